@@ -1,0 +1,1 @@
+//! Keys, batches, iterators, codecs and errors that the layers of esker agree on.

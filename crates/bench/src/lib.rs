@@ -1,0 +1,1 @@
+//! Benches of esker, layer by layer, and the table-sizes tool.

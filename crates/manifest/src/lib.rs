@@ -1,0 +1,1 @@
+//! The manifest of esker: versions, edits and the file that records them.

@@ -1,0 +1,1 @@
+//! Inspection of the files of an esker database.

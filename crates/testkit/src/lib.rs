@@ -1,0 +1,1 @@
+//! Test support for esker: models, workloads, scripted tests, counting allocator.

@@ -1,0 +1,1 @@
+//! The write-ahead log of esker: record framing, writer and reader.
