@@ -1,0 +1,261 @@
+//! Keys as the engine orders them: user key ascending, then newest version first.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+/// The number of a write. Every operation has its own; later writes have larger ones; 0 stands for "older than
+/// everything that anyone can still tell apart".
+pub type SequenceNumber = u64;
+
+/// Largest sequence number: 56 bits.
+pub const MAX_SEQUENCE: SequenceNumber = (1 << 56) - 1;
+
+/// Longest user key in bytes. The empty key is valid.
+pub const MAX_KEY_LEN: usize = 65_535;
+
+/// Longest value in bytes: 1 GiB.
+pub const MAX_VALUE_LEN: usize = 1 << 30;
+
+/// What an entry does to its key. The numbers are on disk and never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum ValueKind {
+    /// A tombstone: the key is gone. It has no value.
+    Delete = 0,
+    /// A value.
+    Put = 1,
+    /// An operand of a merge operator. Reserved.
+    Merge = 2,
+    /// A tombstone for exactly one earlier put. Reserved.
+    SingleDelete = 3,
+    /// A tombstone over a range of keys. Reserved.
+    RangeDelete = 4,
+    /// A pointer to a value in a blob file. Reserved.
+    BlobPointer = 5,
+    /// A value with a time after which it is gone. Reserved.
+    PutExpiring = 6,
+}
+
+impl ValueKind {
+    /// The kind with this number, if this build knows it.
+    #[inline]
+    pub fn from_u8(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => ValueKind::Delete,
+            1 => ValueKind::Put,
+            2 => ValueKind::Merge,
+            3 => ValueKind::SingleDelete,
+            4 => ValueKind::RangeDelete,
+            5 => ValueKind::BlobPointer,
+            6 => ValueKind::PutExpiring,
+            _ => return None,
+        })
+    }
+
+    /// Whether this build writes and reads the kind. The others are numbers reserved in the formats.
+    #[inline]
+    pub fn is_supported(self) -> bool {
+        matches!(self, ValueKind::Delete | ValueKind::Put)
+    }
+
+    /// Lower-case name, as the tools print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ValueKind::Delete => "delete",
+            ValueKind::Put => "put",
+            ValueKind::Merge => "merge",
+            ValueKind::SingleDelete => "single-delete",
+            ValueKind::RangeDelete => "range-delete",
+            ValueKind::BlobPointer => "blob-pointer",
+            ValueKind::PutExpiring => "put-expiring",
+        }
+    }
+}
+
+/// A version of a user key, borrowed.
+///
+/// The order is: user key ascending by bytes, then sequence number *descending*, then kind descending. So a seek to
+/// `(key, snapshot, max kind)` lands on the newest version that the snapshot sees.
+///
+/// ```
+/// use esker_base::{InternalKeyRef, ValueKind};
+///
+/// let newer = InternalKeyRef::new(b"k", 9, ValueKind::Delete);
+/// let older = InternalKeyRef::new(b"k", 3, ValueKind::Put);
+/// assert!(newer < older);
+/// assert!(older < InternalKeyRef::new(b"l", 9, ValueKind::Put));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct InternalKeyRef<'a> {
+    /// The user's key.
+    pub user_key: &'a [u8],
+    /// The number of the write.
+    pub seq: SequenceNumber,
+    /// What the write does.
+    pub kind: ValueKind,
+}
+
+impl<'a> InternalKeyRef<'a> {
+    /// Puts the three parts together.
+    #[inline]
+    pub fn new(user_key: &'a [u8], seq: SequenceNumber, kind: ValueKind) -> Self {
+        InternalKeyRef { user_key, seq, kind }
+    }
+
+    /// The place just before the versions of `user_key` that a reader at `seq` sees.
+    #[inline]
+    pub fn seek_to(user_key: &'a [u8], seq: SequenceNumber) -> Self {
+        InternalKeyRef { user_key, seq, kind: ValueKind::PutExpiring }
+    }
+
+    /// The place just before all versions of `user_key`.
+    #[inline]
+    pub fn before(user_key: &'a [u8]) -> Self {
+        Self::seek_to(user_key, MAX_SEQUENCE)
+    }
+
+    /// An owned copy.
+    pub fn to_owned(self) -> InternalKey {
+        InternalKey { user_key: self.user_key.to_vec(), seq: self.seq, kind: self.kind }
+    }
+}
+
+impl Ord for InternalKeyRef<'_> {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.user_key
+            .cmp(other.user_key)
+            .then_with(|| other.seq.cmp(&self.seq))
+            .then_with(|| other.kind.cmp(&self.kind))
+    }
+}
+
+impl PartialOrd for InternalKeyRef<'_> {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Debug for InternalKeyRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"#{},{}", self.user_key.escape_ascii(), self.seq, self.kind.name())
+    }
+}
+
+/// A version of a user key, owned.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct InternalKey {
+    /// The user's key.
+    pub user_key: Vec<u8>,
+    /// The number of the write.
+    pub seq: SequenceNumber,
+    /// What the write does.
+    pub kind: ValueKind,
+}
+
+impl InternalKey {
+    /// Puts the three parts together.
+    pub fn new(user_key: impl Into<Vec<u8>>, seq: SequenceNumber, kind: ValueKind) -> Self {
+        InternalKey { user_key: user_key.into(), seq, kind }
+    }
+
+    /// The borrowed form.
+    #[inline]
+    pub fn as_ref(&self) -> InternalKeyRef<'_> {
+        InternalKeyRef { user_key: &self.user_key, seq: self.seq, kind: self.kind }
+    }
+
+    /// Takes the value of `key`, reusing this key's buffer.
+    #[inline]
+    pub fn assign(&mut self, key: InternalKeyRef<'_>) {
+        self.user_key.clear();
+        self.user_key.extend_from_slice(key.user_key);
+        self.seq = key.seq;
+        self.kind = key.kind;
+    }
+}
+
+impl Default for InternalKey {
+    fn default() -> Self {
+        InternalKey { user_key: Vec::new(), seq: 0, kind: ValueKind::Delete }
+    }
+}
+
+impl Ord for InternalKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_ref().cmp(&other.as_ref())
+    }
+}
+
+impl PartialOrd for InternalKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Debug for InternalKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_ref().fmt(f)
+    }
+}
+
+/// A point lookup: the key, its hash (computed once), and the newest sequence number that may be seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Lookup<'a> {
+    /// The user's key.
+    pub user_key: &'a [u8],
+    /// [`key_hash`](crate::key_hash) of the key with the store's seed.
+    pub hash: u64,
+    /// Versions with larger sequence numbers are not seen.
+    pub seq: SequenceNumber,
+}
+
+/// How many leading bytes two strings share.
+#[inline]
+pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    let len = a.len().min(b.len());
+    let (a, b) = (&a[..len], &b[..len]);
+    let mut words = 0;
+    for (x, y) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {
+        let diff = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if diff != 0 {
+            return words + (diff.trailing_zeros() / 8) as usize;
+        }
+        words += 8;
+    }
+    words + a[words..].iter().zip(&b[words..]).take_while(|(x, y)| x == y).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn kind_numbers_never_change() {
+        for number in 0..=6 {
+            assert_eq!(ValueKind::from_u8(number).unwrap() as u8, number);
+        }
+        assert_eq!(ValueKind::from_u8(7), None);
+        assert!(ValueKind::Put.is_supported() && !ValueKind::Merge.is_supported());
+    }
+
+    #[test]
+    fn seeks_land_before_what_they_may_see() {
+        let key = InternalKeyRef::new(b"k", 5, ValueKind::Put);
+        assert!(InternalKeyRef::seek_to(b"k", 5) < key);
+        assert!(InternalKeyRef::seek_to(b"k", 4) > key);
+        assert!(InternalKeyRef::before(b"k") < key);
+        assert!(InternalKeyRef::before(b"k") > InternalKeyRef::new(b"j", 0, ValueKind::Delete));
+    }
+
+    proptest! {
+        #[test]
+        fn common_prefix_is_exact(prefix: Vec<u8>, a: Vec<u8>, b: Vec<u8>) {
+            let (x, y) = ([&prefix[..], &a].concat(), [&prefix[..], &b].concat());
+            let naive = x.iter().zip(&y).take_while(|(p, q)| p == q).count();
+            prop_assert_eq!(common_prefix_len(&x, &y), naive);
+        }
+    }
+}
