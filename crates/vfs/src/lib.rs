@@ -15,8 +15,21 @@
 //! Errors are plain [`std::io::Error`]s. The layers above add the operation and the path.
 
 mod api;
+mod call;
+pub mod contract;
+mod fault;
+mod intercept;
 mod mem;
+mod observe;
+#[cfg(any(unix, windows))]
+mod os;
 mod rng;
 
 pub use api::{DirEntry, EntryKind, FileLock, RandomAccessFile, Vfs, WritableFile};
+pub use call::{Call, CallKind};
+pub use fault::{Fault, FaultMode, FaultVfs, Faults};
+pub use intercept::{InterceptVfs, Interceptor};
 pub use mem::{CrashMode, MemVfs};
+pub use observe::{Counters, CountingVfs, Counts, Event, Observe, ObserveVfs, Observer};
+#[cfg(any(unix, windows))]
+pub use os::OsVfs;

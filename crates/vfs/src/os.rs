@@ -1,0 +1,419 @@
+//! `OsVfs`: the real disk, through `std::fs`, and `rustix` where that does not reach.
+//!
+//! Only regular files are opened: whatever a stranger puts under a name of ours, a symbolic link, a pipe or a device,
+//! is an error at once and never a wait. Nothing is shared between handles, so there are no locks here.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the implementation of the file system on the real one"
+)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::{DirEntry, EntryKind, FileLock, RandomAccessFile, Vfs, WritableFile};
+
+/// The file system of the operating system.
+///
+/// Files are created with mode 0600 and directories with 0700. The lock is `flock` on the file, which belongs to the
+/// opened handle, so a second one in the same process is refused as well; the holder's process id is written into the
+/// file for people and for the error message, and never believed. On Windows directories are not synced and room is
+/// neither reserved nor told.
+///
+/// The status of `close` cannot be seen without unsafe code: a late error of a network file system is reported by the
+/// sync before, or not at all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsVfs;
+
+impl OsVfs {
+    /// The file system of the operating system.
+    pub fn new() -> Self {
+        OsVfs
+    }
+}
+
+impl Vfs for OsVfs {
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let file = options().write(true).create_new(true).open(path)?;
+        Ok(Box::new(OsWriter { file, len: 0 }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
+        let (file, _) = open_regular(options().read(true), path)?;
+        Ok(Arc::new(OsReader { file }))
+    }
+
+    fn open_append(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let (file, len) = open_regular(options().write(true), path)?;
+        Ok(Box::new(OsWriter { file, len }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::hard_link(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        let mut list = Vec::new();
+        for entry in std::fs::read_dir(dir)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            match entry.metadata() {
+                Ok(metadata) => {
+                    let kind = kind_of(metadata.file_type());
+                    let size = if kind == EntryKind::File { metadata.len() } else { 0 };
+                    list.push(DirEntry { name, kind, size });
+                }
+                // Removed by somebody else since the directory was read.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        list.sort();
+        Ok(list)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        let mut builder = std::fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).create(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        sys::sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let (file, _) = open_regular(options().read(true).write(true).create(true).truncate(false), path)?;
+        match file.try_lock() {
+            Ok(()) => {
+                // The id is a courtesy: a disk that is full must not keep the database from opening.
+                let id = format!("{}\n", std::process::id());
+                let _ = file.set_len(0).and_then(|()| sys::write_at(&file, id.as_bytes(), 0));
+                Ok(Box::new(OsLock { _file: file }))
+            }
+            Err(std::fs::TryLockError::WouldBlock) => Err(held_error(&file)),
+            Err(std::fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn free_space(&self, dir: &Path) -> io::Result<Option<u64>> {
+        sys::free_space(dir)
+    }
+
+    fn kind(&self, path: &Path) -> io::Result<Option<EntryKind>> {
+        match std::fs::symlink_metadata(path) {
+            Ok(metadata) => Ok(Some(kind_of(metadata.file_type()))),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Options under which no link is followed, no open waits and no child process inherits the handle.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK;
+        options.mode(0o600).custom_flags(flags.bits().cast_signed());
+    }
+    options
+}
+
+/// Opens a file, makes sure that it is a regular one, and returns its length too.
+fn open_regular(options: &OpenOptions, path: &Path) -> io::Result<(File, u64)> {
+    let file = options.open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        Ok((file, metadata.len()))
+    } else if metadata.is_dir() {
+        Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory"))
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file"))
+    }
+}
+
+fn kind_of(kind: std::fs::FileType) -> EntryKind {
+    if kind.is_file() {
+        EntryKind::File
+    } else if kind.is_dir() {
+        EntryKind::Directory
+    } else {
+        EntryKind::Other
+    }
+}
+
+/// Says that the lock is held, and by whom, if the file tells.
+fn held_error(file: &File) -> io::Error {
+    let mut buf = [0; 16];
+    let read = read_full_at(file, &mut buf, 0).unwrap_or(0);
+    let id = std::str::from_utf8(&buf[..read]).ok().and_then(|text| text.trim_end().parse::<u32>().ok());
+    let what = match id {
+        Some(id) => format!("the lock is held by process {id}"),
+        None => "the lock is held".to_owned(),
+    };
+    io::Error::new(io::ErrorKind::WouldBlock, what)
+}
+
+/// Reads until `buf` is full or the file ends.
+fn read_full_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        // No file reaches this offset, so the end of the file has been met.
+        let Some(at) = offset.checked_add(done as u64).filter(|at| i64::try_from(*at).is_ok()) else {
+            break;
+        };
+        match sys::read_at(file, &mut buf[done..], at) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// A file open for appending. `len` is where the next byte goes, after a failed append too.
+#[derive(Debug)]
+struct OsWriter {
+    file: File,
+    len: u64,
+}
+
+impl WritableFile for OsWriter {
+    fn append(&mut self, mut data: &[u8]) -> io::Result<()> {
+        while !data.is_empty() {
+            match sys::write_at(&self.file, data, self.len) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    data = &data[written..];
+                    self.len += written as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_data(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn sync_all(&mut self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        if len > self.len {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a file can only be cut to a shorter length",
+            ));
+        }
+        self.file.set_len(len)?;
+        self.len = len;
+        Ok(())
+    }
+
+    fn preallocate(&mut self, len: u64) -> io::Result<()> {
+        match len.checked_sub(self.len) {
+            None | Some(0) => Ok(()),
+            Some(more) => sys::preallocate(&self.file, self.len, more),
+        }
+    }
+
+    fn close(self: Box<Self>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file open for reading.
+#[derive(Debug)]
+struct OsReader {
+    file: File,
+}
+
+impl RandomAccessFile for OsReader {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        read_full_at(&self.file, buf, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+}
+
+/// The held lock: closing the file releases it.
+#[derive(Debug)]
+struct OsLock {
+    _file: File,
+}
+
+impl FileLock for OsLock {}
+
+/// What differs between the systems.
+#[cfg(unix)]
+mod sys {
+    use std::fs::File;
+    use std::io;
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
+
+    pub(super) fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        file.read_at(buf, offset)
+    }
+
+    pub(super) fn write_at(file: &File, data: &[u8], offset: u64) -> io::Result<usize> {
+        file.write_at(data, offset)
+    }
+
+    pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
+        use rustix::fs::{Mode, OFlags};
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        File::from(rustix::fs::open(dir, flags, Mode::empty())?).sync_all()
+    }
+
+    pub(super) fn free_space(dir: &Path) -> io::Result<Option<u64>> {
+        let stat = rustix::fs::statvfs(dir)?;
+        Ok(stat.f_bavail.checked_mul(stat.f_frsize))
+    }
+
+    /// Reserves room past the end. A file system that cannot is fine; one that is full is not.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(super) fn preallocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+        use rustix::io::Errno;
+        let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
+        match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, len)) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub(super) fn preallocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(windows)]
+mod sys {
+    use std::fs::File;
+    use std::io;
+    use std::os::windows::fs::FileExt;
+    use std::path::Path;
+
+    pub(super) fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        file.seek_read(buf, offset)
+    }
+
+    pub(super) fn write_at(file: &File, data: &[u8], offset: u64) -> io::Result<usize> {
+        file.seek_write(data, offset)
+    }
+
+    pub(super) fn sync_dir(_dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn free_space(_dir: &Path) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
+    pub(super) fn preallocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    /// Links, pipes and directories under a name of ours are refused at once, for reading, appending and locking.
+    #[test]
+    fn only_regular_files_are_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link, pipe) =
+            (dir.path().join("target"), dir.path().join("link"), dir.path().join("pipe"));
+        OsVfs.create_new(&target).unwrap();
+        symlink(&target, &link).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        for path in [link.as_path(), pipe.as_path(), dir.path()] {
+            assert!(OsVfs.open(path).is_err(), "{path:?}");
+            assert!(OsVfs.open_append(path).is_err(), "{path:?}");
+            assert!(OsVfs.lock(path).is_err(), "{path:?}");
+            assert_eq!(OsVfs.create_new(path).unwrap_err().kind(), io::ErrorKind::AlreadyExists, "{path:?}");
+        }
+        assert_eq!(OsVfs.kind(&link).unwrap(), Some(EntryKind::Other));
+        assert_eq!(OsVfs.kind(&target.join("below")).unwrap(), None);
+        let kinds: Vec<_> = OsVfs.list(dir.path()).unwrap().into_iter().map(|entry| entry.kind).collect();
+        assert_eq!(kinds, [EntryKind::Other, EntryKind::Other, EntryKind::File]);
+    }
+
+    /// Nobody but the owner may read what is created.
+    #[test]
+    fn modes_are_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let sub = dir.path().join("a/b");
+        OsVfs.create_dir_all(&sub).unwrap();
+        OsVfs.create_new(&sub.join("f")).unwrap();
+        OsVfs.lock(&sub.join("LOCK")).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!([mode(&sub), mode(&dir.path().join("a"))], [0o700; 2]);
+        assert_eq!([mode(&sub.join("f")), mode(&sub.join("LOCK"))], [0o600; 2]);
+    }
+
+    /// The error for a held lock names the process, when the file holds a number and not garbage.
+    #[test]
+    fn held_lock_names_its_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        std::fs::write(&path, "a longer text that was here before").unwrap();
+        let lock = OsVfs.lock(&path).unwrap();
+        let error = OsVfs.lock(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
+        std::fs::write(&path, [0xff; 40]).unwrap();
+        assert_eq!(OsVfs.lock(&path).unwrap_err().to_string(), "the lock is held");
+        drop(lock);
+        assert!(OsVfs.lock(&path).is_ok());
+        assert!(path.exists());
+    }
+
+    /// Preallocated room is really taken on the disk, and the free space is told.
+    #[test]
+    fn room_on_the_disk() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let mut file = OsVfs.create_new(&path).unwrap();
+        file.append(b"x").unwrap();
+        file.preallocate(1 << 20).unwrap();
+        let metadata = std::fs::metadata(&path).unwrap();
+        assert_eq!(metadata.len(), 1);
+        // A file system that cannot reserve is allowed, one that changes the length is not.
+        assert!(metadata.blocks() * 512 >= 1 << 20 || metadata.blocks() <= 16);
+        assert!(OsVfs.free_space(dir.path()).unwrap().is_some_and(|bytes| bytes > 0));
+    }
+}
