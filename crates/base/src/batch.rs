@@ -41,6 +41,8 @@ const HAS_KEYSPACE: u8 = 0x08;
 pub struct WriteBatch {
     bytes: Vec<u8>,
     count: u32,
+    /// Set by an operation on another keyspace than 0, or of another kind than put and delete.
+    special: bool,
     refused: Option<Error>,
 }
 
@@ -76,6 +78,7 @@ impl WriteBatch {
             self.refused.get_or_insert(error);
             return;
         }
+        self.special |= keyspace != 0 || !kind.is_supported();
         if keyspace == 0 {
             self.bytes.push(kind as u8);
         } else {
@@ -118,12 +121,18 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
+        self.special = false;
         self.refused = None;
     }
 
     /// The encoded operations.
     pub fn encoded(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Whether all operations are puts and deletes in the default keyspace.
+    pub fn is_plain(&self) -> bool {
+        !self.special
     }
 
     /// The first operation that was refused, as an error.
