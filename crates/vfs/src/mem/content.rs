@@ -41,7 +41,9 @@ impl Content {
                 None => 0,
             };
             if room == 0 {
-                self.chunks.push(Arc::new(Vec::new()));
+                // The first chunk grows as needed, since most files of a test are small; later ones never move.
+                let capacity = if self.chunks.is_empty() { 0 } else { CHUNK_SIZE };
+                self.chunks.push(Arc::new(Vec::with_capacity(capacity)));
                 continue;
             }
             let (now, later) = data.split_at(room.min(data.len()));

@@ -147,17 +147,25 @@ impl Tree {
         match self.node(path) {
             Some(Node::File(file)) => Ok(file),
             Some(Node::Dir) => Err(error(io::ErrorKind::IsADirectory, path)),
-            None => Err(error(io::ErrorKind::NotFound, path)),
+            None => Err(self.missing(path)),
         }
+    }
+
+    /// The error for a path that leads nowhere: a file may stand where a directory would have to.
+    fn missing(&self, path: &Path) -> io::Error {
+        let in_the_way = path.ancestors().skip(1).any(|dir| matches!(self.node(dir), Some(Node::File(_))));
+        error(if in_the_way { io::ErrorKind::NotADirectory } else { io::ErrorKind::NotFound }, path)
     }
 
     /// The directory that a path names.
     pub(super) fn dir(&mut self, path: &Path) -> io::Result<&mut Dir> {
-        let kind = match self.node(path) {
-            Some(Node::File(_)) => io::ErrorKind::NotADirectory,
-            _ => io::ErrorKind::NotFound,
-        };
-        self.dirs.get_mut(path).ok_or_else(|| error(kind, path))
+        match self.node(path) {
+            Some(Node::Dir) => {
+                Ok(self.dirs.get_mut(path).expect("a directory that has a name is in the map"))
+            }
+            Some(Node::File(_)) => Err(error(io::ErrorKind::NotADirectory, path)),
+            None => Err(self.missing(path)),
+        }
     }
 
     /// Creates a file; the name must be free.
@@ -229,6 +237,7 @@ impl Tree {
         for dir in path.ancestors() {
             match self.node(dir) {
                 Some(Node::Dir) => break,
+                Some(Node::File(_)) if dir == path => return Err(error(io::ErrorKind::AlreadyExists, dir)),
                 Some(Node::File(_)) => return Err(error(io::ErrorKind::NotADirectory, dir)),
                 None => missing.push(dir),
             }
