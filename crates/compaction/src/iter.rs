@@ -1,0 +1,268 @@
+//! The entries of a flush or a compaction that are worth writing.
+//!
+//! [`CompactionIterator`] reads all versions of all keys from its input, in order, and gives out those that some reader
+//! may still ask for. In the pictures below, `k.PUT.9` is a put of key `k` with sequence number 9; the newest version
+//! comes first, and `-->` shows what is left.
+//!
+//! # The plain case
+//!
+//! Without snapshots the newest version of a key is all that anyone can read:
+//!
+//! ```text
+//!   a.PUT.9  a.PUT.7  a.PUT.2  b.PUT.4   -->   a.PUT.9  b.PUT.4
+//! ```
+//!
+//! # Complication 1: snapshots
+//!
+//! A snapshot at 7 reads the newest version at or below 7. So one version is left in each stripe between snapshots
+//! (see [`SnapshotStripes`]), and everything that is newer than the capture of the snapshots:
+//!
+//! ```text
+//!   snapshots:           | 7              | 3
+//!   a.PUT.9  a.PUT.8     | a.PUT.6 a.DEL.5|  a.PUT.2   -->   a.PUT.9  a.PUT.6  a.PUT.2
+//! ```
+//!
+//! # Complication 2: tombstones
+//!
+//! A tombstone hides versions of its key that lie deeper, in tables that are no input here. Dropped too early, it brings
+//! them back to life. It goes when it is in the oldest stripe (so that nobody reads past it) and no deeper table may
+//! hold the key; what it hides in the input goes with it, because it is in the same stripe:
+//!
+//! ```text
+//!   may exist deeper:      a.DEL.9  a.PUT.2   -->   a.DEL.9
+//!   can't exist deeper:    a.DEL.9  a.PUT.2   -->   (nothing)
+//!   ... snapshot at 5:     a.DEL.9 | a.PUT.2  -->   a.DEL.9  a.PUT.2
+//! ```
+//!
+//! "Deeper" is asked of [`DeeperKeys`] for each key, whatever input the key came from: a check of the upper inputs alone
+//! would overlook keys that only the lower input has.
+//!
+//! # Complication 3: sequence numbers at the bottom
+//!
+//! A put that everybody can see, with nothing of its key below, needs no number any more: 0 is as good, and shorter. At
+//! most one version of a key is in the oldest stripe after the rewrite, so no two get the number 0. Tombstones keep
+//! theirs (one that could be zeroed is dropped), and so do versions that a snapshot tells apart:
+//!
+//! ```text
+//!   snapshot at 5, nothing deeper:   a.PUT.9 | a.PUT.2  b.PUT.4   -->   a.PUT.9  a.PUT.0  b.PUT.0
+//! ```
+//!
+//! # Trust
+//!
+//! The input comes from disk. Kinds that this build does not know, and keys out of order, end the iteration with a
+//! corruption error: collapsing versions in a wrong order would drop the wrong ones. An error is final. It is returned
+//! again by every later movement, so that it is never taken for the end.
+//!
+//! # Cost
+//!
+//! One comparison with the last key for each entry, one copy of each user key into a buffer that is reused, one search
+//! among the snapshots for keys with several versions, and no allocation.
+
+use crate::{RewriteStats, SnapshotStripes};
+use esker_base::{Error, InternalIterator, InternalKeyRef, Result, SequenceNumber, ValueKind};
+use std::cmp::Ordering;
+
+/// Tells whether levels below the output may hold a key.
+pub trait DeeperKeys {
+    /// Whether an older version of `user_key` may exist deeper. `true` is always safe.
+    ///
+    /// Asked with ascending keys, at most once for each, so that cursors make it cheap.
+    fn may_exist(&mut self, user_key: &[u8]) -> bool;
+}
+
+impl<F: FnMut(&[u8]) -> bool> DeeperKeys for F {
+    fn may_exist(&mut self, user_key: &[u8]) -> bool {
+        self(user_key)
+    }
+}
+
+/// Iterates over the versions to keep. Not positioned at first: call [`seek_to_first`](Self::seek_to_first).
+#[derive(Debug)]
+pub struct CompactionIterator<I, D> {
+    input: I,
+    stripes: SnapshotStripes,
+    deeper: D,
+    zero_sequences: bool,
+    /// The user key of the last entry read; the current one's while valid.
+    user_key: Vec<u8>,
+    /// Sequence number of the last entry read.
+    last_seq: SequenceNumber,
+    /// What [`SnapshotStripes::floor`] says about `last_seq`, or an older question in the same stripe.
+    floor: Option<Floor>,
+    /// The current entry; `None` when there is none.
+    current: Option<Current>,
+    failed: Option<Error>,
+    stats: RewriteStats,
+}
+
+/// The answer of [`SnapshotStripes::floor`].
+type Floor = Option<SequenceNumber>;
+
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    seq: SequenceNumber,
+    kind: ValueKind,
+    first_of_key: bool,
+}
+
+impl<I: InternalIterator, D: DeeperKeys> CompactionIterator<I, D> {
+    /// An iterator over what `stripes` and `deeper` leave of `input`. Sequence numbers are zeroed at the bottom only if
+    /// `zero_sequences`.
+    pub fn new(input: I, stripes: SnapshotStripes, deeper: D, zero_sequences: bool) -> Self {
+        CompactionIterator {
+            input,
+            stripes,
+            deeper,
+            zero_sequences,
+            user_key: Vec::new(),
+            last_seq: 0,
+            floor: None,
+            current: None,
+            failed: None,
+            stats: RewriteStats::default(),
+        }
+    }
+
+    /// Goes to the first entry. To be called once.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        let result = self.input.seek_to_first().and_then(|()| self.find(true));
+        self.latch(result)
+    }
+
+    /// Goes to the following entry. Does nothing at the end; returns the first error again after an error.
+    #[inline]
+    pub fn next(&mut self) -> Result<()> {
+        if self.current.take().is_none() {
+            return self.failed.clone().map_or(Ok(()), Err);
+        }
+        let result = self.input.next().and_then(|()| self.find(false));
+        self.latch(result)
+    }
+
+    /// Whether there is an entry here.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// The key of the entry, as it is to be written.
+    ///
+    /// # Panics
+    ///
+    /// When there is no entry here.
+    #[inline]
+    pub fn key(&self) -> InternalKeyRef<'_> {
+        let current = self.current.expect("key needs valid()");
+        InternalKeyRef::new(&self.user_key, current.seq, current.kind)
+    }
+
+    /// The value of the entry.
+    ///
+    /// # Panics
+    ///
+    /// When there is no entry here.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        assert!(self.valid(), "value needs valid()");
+        self.input.value()
+    }
+
+    /// Whether the entry is the first of its user key: the only place where an output table may be cut.
+    #[inline]
+    pub fn first_of_key(&self) -> bool {
+        self.current.is_some_and(|current| current.first_of_key)
+    }
+
+    /// What was read and dropped so far.
+    pub fn stats(&self) -> &RewriteStats {
+        &self.stats
+    }
+
+    #[inline]
+    fn latch(&mut self, result: Result<()>) -> Result<()> {
+        if let Err(error) = &result {
+            self.current = None;
+            self.failed = Some(error.clone());
+        }
+        result
+    }
+
+    /// Starting with the input's present entry, finds the first one to keep. `start` says that none was read before.
+    #[inline]
+    fn find(&mut self, mut start: bool) -> Result<()> {
+        while self.input.valid() {
+            let key = self.input.key();
+            if !key.kind.is_supported() {
+                return Err(unsupported(key));
+            }
+            self.stats.entries_in += 1;
+            self.stats.bytes_in += (key.user_key.len() + self.input.value().len()) as u64;
+
+            let order = if start { Ordering::Less } else { self.user_key.as_slice().cmp(key.user_key) };
+            let first_of_key = order != Ordering::Equal;
+            start = false;
+            let mut hidden = false;
+            match order {
+                Ordering::Less => {
+                    self.user_key.clear();
+                    self.user_key.extend_from_slice(key.user_key);
+                    self.floor = None;
+                }
+                Ordering::Equal if key.seq < self.last_seq => {
+                    let (stripes, last) = (&self.stripes, self.last_seq);
+                    let floor = *self.floor.get_or_insert_with(|| stripes.floor(last));
+                    hidden = floor.is_none_or(|floor| key.seq > floor);
+                    if !hidden {
+                        self.floor = None;
+                    }
+                }
+                Ordering::Equal | Ordering::Greater => {
+                    return Err(out_of_order(&self.user_key, self.last_seq, key));
+                }
+            }
+            self.last_seq = key.seq;
+
+            if hidden {
+                self.stats.shadowed += 1;
+            } else if let Some(seq) = self.keep(key.seq, key.kind) {
+                self.current = Some(Current { seq, kind: self.input.key().kind, first_of_key });
+                self.stats.entries_out += 1;
+                return Ok(());
+            }
+            self.input.next()?;
+        }
+        Ok(())
+    }
+
+    /// The sequence number to write for a version that no other one hides; `None` for a tombstone without a purpose.
+    #[inline]
+    fn keep(&mut self, seq: SequenceNumber, kind: ValueKind) -> Option<SequenceNumber> {
+        let tombstone = kind == ValueKind::Delete;
+        if seq > self.stripes.oldest() || !(tombstone || (self.zero_sequences && seq > 0)) {
+            return Some(seq);
+        }
+        if self.deeper.may_exist(&self.user_key) {
+            return Some(seq);
+        }
+        if tombstone {
+            self.stats.tombstones_dropped += 1;
+            return None;
+        }
+        self.stats.zeroed += 1;
+        Some(0)
+    }
+}
+
+#[cold]
+fn unsupported(key: InternalKeyRef<'_>) -> Error {
+    Error::corruption("compaction input", 0, format!("entry {key:?} is of a kind that this build can't compact"))
+}
+
+#[cold]
+fn out_of_order(last_user_key: &[u8], last_seq: SequenceNumber, key: InternalKeyRef<'_>) -> Error {
+    let last = last_user_key.escape_ascii();
+    Error::corruption("compaction input", 0, format!("entry {key:?} comes after \"{last}\"#{last_seq}"))
+}
+
+#[cfg(test)]
+mod tests;
