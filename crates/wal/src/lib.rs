@@ -1,1 +1,23 @@
-//! The write-ahead log of esker: record framing, writer and reader.
+//! The write-ahead log of esker: record framing, writer, reader, recovery, and a dump for tools.
+//!
+//! A log is a row of *segments*: files with a 64-byte [`SegmentHeader`] and then records, back to back. The manifest is
+//! such a file too, with edits in place of batches. The bytes are described in `docs/format/wal.md`.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `record` | the framing of one record: bytes in, bytes out, no I/O |
+//! | `header` | the first 64 bytes of a segment |
+//! | `writer` | [`LogWriter`]: appends and syncs one segment |
+//! | `reader` | [`LogReader`]: reads one segment and says exactly how it ended |
+
+mod header;
+mod reader;
+mod record;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use header::{HEADER_LEN, HeaderFault, LogKind, SegmentEnd, SegmentHeader, VERSION};
+pub use reader::{LogEnd, LogReader};
+pub use record::{Fault, MAX_BODY_LEN, Record, RecordContext, RecordFields, RecordType, encode_record};
+pub use writer::{LogWriter, Mark};

@@ -1,0 +1,301 @@
+//! [`LogWriter`]: appends records to one segment. The engine's log and the manifest each own one, under their lock.
+//!
+//! Records are encoded into a buffer; [`LogWriter::flush`] hands the whole buffer to the file in one append, so a group
+//! of batches is one write. A file is never appended to after a cut that a crash left: every open starts a new segment
+//! (W6).
+//!
+//! ```text
+//! durable <= synced <= flushed <= last        (sequence numbers)
+//!                      |          `- in the buffer
+//!                      `- given to the file: `written` bytes
+//! ```
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use esker_base::{Error, Result, SequenceNumber};
+use esker_vfs::{Vfs, WritableFile};
+
+use crate::header::{SegmentEnd, SegmentHeader};
+use crate::record::{RecordContext, RecordFields, RecordType, encode_record};
+
+/// A buffer larger than this is given back after it was flushed.
+const BUFFER_KEPT_BYTES: usize = 1 << 20;
+
+/// Appends records to one segment.
+///
+/// # Errors, and what they say about the records in the buffer
+///
+/// | error of `flush` or `sync` | the records that were in the buffer |
+/// |---|---|
+/// | `Io`, `NoSpace` | certainly not in the file: it was cut back and synced. They are still in the buffer, so call [`rollback`](Self::rollback), or `flush` again |
+/// | `WriteUnknown` | may be there after a restart. The writer is poisoned |
+///
+/// A poisoned writer gives the same error for ever and never touches its file again: after a failed sync the system may
+/// have thrown the data away and report success the next time (F1). [`end`](Self::end) still says where the good part
+/// ends, for the header of the next segment.
+pub struct LogWriter {
+    file: Box<dyn WritableFile>,
+    path: PathBuf,
+    header: SegmentHeader,
+    context: RecordContext,
+    /// Records that the file does not have yet.
+    buffer: Vec<u8>,
+    /// Length of the file up to its last good record.
+    written: u64,
+    last: SequenceNumber,
+    flushed: SequenceNumber,
+    /// Last number of this segment that a successful sync covered.
+    synced: SequenceNumber,
+    /// What was known to be durable when the segment was created.
+    durable_before: SequenceNumber,
+    poison: Option<Error>,
+}
+
+/// A place in a writer's buffer to roll back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    end: u64,
+    last: SequenceNumber,
+}
+
+impl LogWriter {
+    /// Creates the segment's file, which must not exist, and writes the header.
+    ///
+    /// `durable` is the highest number known to be durable in earlier segments (or in tables). While it is below the
+    /// predecessor's last one, syncs of this segment prove nothing about the whole log: see
+    /// [`previous_is_durable`](Self::previous_is_durable).
+    ///
+    /// Nothing is synced. The caller syncs the directory before it promises anything that this segment holds (M3); the
+    /// first [`sync`](Self::sync) covers the header.
+    pub fn create(
+        vfs: &dyn Vfs,
+        path: &Path,
+        header: SegmentHeader,
+        durable: SequenceNumber,
+    ) -> Result<LogWriter> {
+        let mut file = vfs.create_new(path).map_err(|error| Error::io("create", path, error))?;
+        let bytes = header.encode();
+        file.append(&bytes).map_err(|error| Error::io("append", path, error))?;
+        let last = header.previous.last_sequence;
+        Ok(LogWriter {
+            file,
+            path: path.to_path_buf(),
+            header,
+            context: RecordContext::new(header.kind, header.store_id, header.number),
+            buffer: Vec::new(),
+            written: bytes.len() as u64,
+            last,
+            flushed: last,
+            synced: last,
+            durable_before: durable.min(last),
+            poison: None,
+        })
+    }
+
+    /// Reserves room on the device up to `len` bytes of the file. The file's length stays.
+    pub fn preallocate(&mut self, len: u64) -> Result<()> {
+        self.file.preallocate(len).map_err(|error| Error::io("preallocate", &self.path, error))
+    }
+
+    /// Adds a batch of `count` operations, encoded in `payload`, that starts at sequence number `first`.
+    ///
+    /// `first` must be one more than [`last_sequence`](Self::last_sequence) (W4); anything else is `Fatal`. `TooLarge`
+    /// when the payload is close to 4 GiB. After an error the buffer is as it was.
+    #[inline]
+    pub fn append_batch(&mut self, first: SequenceNumber, count: u64, payload: &[u8]) -> Result<()> {
+        self.append(RecordType::Batch, first, count, payload)
+    }
+
+    /// Says that the `count` sequence numbers from `first` are not in the log. Errors as for a batch.
+    pub fn append_skip(&mut self, first: SequenceNumber, count: u64) -> Result<()> {
+        self.append(RecordType::Skip, first, count, &[])
+    }
+
+    /// Adds an edit of the manifest. Edit numbers are contiguous. Errors as for a batch.
+    pub fn append_edit(&mut self, number: u64, payload: &[u8]) -> Result<()> {
+        self.append(RecordType::Edit, number, 1, payload)
+    }
+
+    fn append(
+        &mut self,
+        record_type: RecordType,
+        first: SequenceNumber,
+        count: u64,
+        payload: &[u8],
+    ) -> Result<()> {
+        self.check_poison()?;
+        if first != self.last + 1 || RecordType::from_number(self.header.kind, record_type.number()).is_none()
+        {
+            return Err(self.misuse(record_type, first));
+        }
+        let fields = RecordFields { record_type, first, count, durable: self.durable_sequence() };
+        let offset = self.len_of_all();
+        encode_record(&mut self.buffer, &self.context, offset, &fields, payload)?;
+        self.last = fields.last();
+        Ok(())
+    }
+
+    #[cold]
+    fn misuse(&self, record_type: RecordType, first: SequenceNumber) -> Error {
+        Error::fatal(format!(
+            "{}: a {record_type:?} record with number {first} after {}",
+            self.path.display(),
+            self.last
+        ))
+    }
+
+    /// Hands all buffered records to the file in one append.
+    ///
+    /// For what an error means see [`LogWriter`].
+    pub fn flush(&mut self) -> Result<()> {
+        self.check_poison()?;
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        if let Err(error) = self.file.append(&self.buffer) {
+            return Err(self.undo_append(Error::io("append", &self.path, error)));
+        }
+        self.written += self.buffer.len() as u64;
+        self.flushed = self.last;
+        self.buffer.clear();
+        if self.buffer.capacity() > BUFFER_KEPT_BYTES {
+            self.buffer = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Flushes, then makes everything in the file durable (`fdatasync`).
+    pub fn sync(&mut self) -> Result<()> {
+        self.flush()?;
+        if let Err(error) = self.file.sync_data() {
+            return Err(self.poison(Error::io("sync", &self.path, error)));
+        }
+        self.synced = self.flushed;
+        Ok(())
+    }
+
+    /// After a failed append: cuts the file to its good part. The cut is synced, else a power loss could bring the
+    /// record back, and the error would have lied.
+    #[cold]
+    fn undo_append(&mut self, error: Error) -> Error {
+        if self.file.truncate(self.written).and_then(|()| self.file.sync_data()).is_err() {
+            return self.poison(error);
+        }
+        self.synced = self.flushed;
+        error
+    }
+
+    #[cold]
+    fn poison(&mut self, cause: Error) -> Error {
+        self.poison.insert(Error::write_unknown(cause)).clone()
+    }
+
+    #[inline]
+    fn check_poison(&self) -> Result<()> {
+        match &self.poison {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    /// The present end of the buffer.
+    pub fn mark(&self) -> Mark {
+        Mark { end: self.len_of_all(), last: self.last }
+    }
+
+    /// Takes the records after `mark` out of the buffer again. The next record starts at their first number: a skip,
+    /// when those numbers were given out. `Fatal` when the records are no longer in the buffer.
+    pub fn rollback(&mut self, mark: Mark) -> Result<()> {
+        let kept = mark.end.checked_sub(self.written).and_then(|len| usize::try_from(len).ok());
+        let Some(kept) = kept.filter(|&kept| kept <= self.buffer.len() && mark.last <= self.last) else {
+            return Err(Error::fatal("a roll-back of log records that were flushed"));
+        };
+        self.buffer.truncate(kept);
+        self.last = mark.last;
+        Ok(())
+    }
+
+    /// Tells the writer that all earlier segments are synced to their ends, so that its own syncs count (F7).
+    pub fn previous_is_durable(&mut self) {
+        self.durable_before = self.header.previous.last_sequence;
+    }
+
+    /// The header of the segment.
+    pub fn header(&self) -> &SegmentHeader {
+        &self.header
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes given to the file, header included.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Bytes in the buffer: records that not even the operating system has.
+    pub fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Bytes of the segment once the buffer is flushed: what to compare with the size limit.
+    #[inline]
+    pub fn len_of_all(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// The last number appended, buffered records included.
+    pub fn last_sequence(&self) -> SequenceNumber {
+        self.last
+    }
+
+    /// The last number given to the file.
+    pub fn flushed_sequence(&self) -> SequenceNumber {
+        self.flushed
+    }
+
+    /// The highest number up to which the whole log is known to be durable: what the next record, and the manifest,
+    /// may promise.
+    #[inline]
+    pub fn durable_sequence(&self) -> SequenceNumber {
+        if self.durable_before < self.header.previous.last_sequence {
+            self.durable_before
+        } else {
+            self.synced
+        }
+    }
+
+    /// The error that poisoned the writer.
+    pub fn poisoned(&self) -> Option<&Error> {
+        self.poison.as_ref()
+    }
+
+    /// Where the good part of the file ends, for the header of the next segment. Buffered records are not in it.
+    pub fn end(&self) -> SegmentEnd {
+        SegmentEnd { number: self.header.number, length: self.written, last_sequence: self.flushed }
+    }
+
+    /// Flushes and closes the file without a sync; the late errors of the system are reported here.
+    pub fn close(mut self) -> Result<SegmentEnd> {
+        self.flush()?;
+        let end = self.end();
+        self.file.close().map_err(|error| Error::write_unknown(Error::io("close", &self.path, error)))?;
+        Ok(end)
+    }
+}
+
+impl fmt::Debug for LogWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogWriter")
+            .field("path", &self.path)
+            .field("written", &self.written)
+            .field("buffered", &self.buffer.len())
+            .field("last", &self.last)
+            .field("durable", &self.durable_sequence())
+            .field("poison", &self.poison)
+            .finish_non_exhaustive()
+    }
+}
