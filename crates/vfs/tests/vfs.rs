@@ -1,12 +1,14 @@
 //! Runs the contract suite on every implementation and on the layers over them, and compares memory with the real
-//! disk under random operations.
+//! disk under random operations; and crashes a small workload at every call.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use esker_vfs::{CountingVfs, CrashMode, FaultVfs, MemVfs, ObserveVfs, OsVfs, Vfs, WritableFile, contract};
+use esker_vfs::{
+    Call, CountingVfs, CrashMode, Event, FaultVfs, MemVfs, ObserveVfs, OsVfs, Vfs, WritableFile, contract,
+};
 
 type Layer = fn(Arc<dyn Vfs>) -> Arc<dyn Vfs>;
 
@@ -150,4 +152,63 @@ fn memory_behaves_like_the_disk() {
         }
         assert_eq!(mem.total_bytes(), 0, "nothing is left of files without names and handles");
     }
+}
+
+/// Replaces `/current` by way of a temporary file, with or without each of the two syncs that make this safe.
+fn replace(vfs: &dyn Vfs, sync_file: bool, sync_dir: bool) -> io::Result<()> {
+    let mut file = vfs.create_new(Path::new("/tmp"))?;
+    file.append(b"new")?;
+    if sync_file {
+        file.sync_data()?;
+    }
+    vfs.rename(Path::new("/tmp"), Path::new("/current"))?;
+    if sync_dir {
+        vfs.sync_dir(Path::new("/"))?;
+    }
+    Ok(())
+}
+
+/// What `/current` holds in images taken before and after every call of a replacement, and after its end.
+fn crash_at_every_call(sync_file: bool, sync_dir: bool) -> (BTreeMap<String, u32>, BTreeMap<String, u32>) {
+    const SEEDS: u64 = 40;
+    fn look(image: &MemVfs, seen: &mut BTreeMap<String, u32>) {
+        let bytes = image.read_file("/current").expect("the name is never without a file");
+        *seen.entry(String::from_utf8_lossy(&bytes).into_owned()).or_insert(0) += 1;
+    }
+    let mem = MemVfs::new();
+    mem.write_file("/current", b"old").unwrap();
+    let during = Arc::new(Mutex::new(BTreeMap::new()));
+    let observe = {
+        let (mem, during) = (mem.clone(), Arc::clone(&during));
+        move |_: &Call<'_>, _: Event| {
+            (0..SEEDS).for_each(|seed| look(&mem.crash_clone(seed), &mut during.lock().unwrap()));
+        }
+    };
+    replace(&ObserveVfs::new(Arc::new(mem.clone()), Arc::new(observe)), sync_file, sync_dir).unwrap();
+    let mut after = BTreeMap::new();
+    (0..SEEDS).for_each(|seed| look(&mem.crash_clone(seed), &mut after));
+    let during = during.lock().unwrap().clone();
+    (during, after)
+}
+
+/// The whole apparatus at work: a crash at every call of a right replacement shows the old or the new content, and of
+/// one that lacks a sync it shows the mistake.
+#[test]
+fn a_crash_at_every_call_finds_a_missing_sync() {
+    let keys = |seen: &BTreeMap<String, u32>| seen.keys().cloned().collect::<Vec<_>>();
+    let (during, after) = crash_at_every_call(true, true);
+    assert_eq!(
+        (keys(&during), keys(&after)),
+        (vec!["new".into(), "old".into()], vec!["new".into()]),
+        "{during:?}"
+    );
+    let (during, after) = crash_at_every_call(true, false);
+    assert_eq!(keys(&during), ["new", "old"], "{during:?}");
+    assert_eq!(keys(&after), ["new", "old"], "without the directory's sync the replacement may be undone");
+    let (during, after) = crash_at_every_call(false, true);
+    assert!(keys(&during).contains(&String::new()), "without the file's sync it may be empty: {during:?}");
+    assert!(
+        after.keys().any(|bytes| bytes.len() == 3 && bytes != "new"),
+        "or hold something else: {after:?}"
+    );
 }

@@ -345,7 +345,7 @@ fn images_are_one_moment() {
     let vfs = MemVfs::new();
     let mut files = ["/b", "/a"].map(|name| vfs.create_new(path(name)).unwrap());
     let writer = std::thread::spawn(move || {
-        for _ in 0..20_000 {
+        for _ in 0..200_000 {
             files.iter_mut().for_each(|file| file.append(&[1]).unwrap());
         }
     });
