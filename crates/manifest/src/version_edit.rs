@@ -9,6 +9,13 @@
 //! their writers below and in `docs/format/manifest.md`. Bytes come from disk, so nothing is allocated for a count that
 //! a file claims: every list grows one decoded element at a time.
 
+#![deny(
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::arithmetic_side_effects,
+    clippy::unwrap_used
+)]
+
 use crate::TableMetadata;
 use esker_base::coding::{Reader, put_bytes, put_varint};
 use esker_base::{Error, FileNumber, InternalKey, KeyspaceId, Result, SequenceNumber, ValueKind};
