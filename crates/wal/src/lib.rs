@@ -9,15 +9,21 @@
 //! | `header` | the first 64 bytes of a segment |
 //! | `writer` | [`LogWriter`]: appends and syncs one segment |
 //! | `reader` | [`LogReader`]: reads one segment and says exactly how it ended |
+//! | `recovery` | [`recover`]: replays a row of segments, and tells a torn tail from damage |
+//! | `dump` | [`dump_segment`]: everything in a segment, damaged or not, for the inspection tool |
 
+mod dump;
 mod header;
 mod reader;
 mod record;
+mod recovery;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+pub use dump::{DumpItem, SegmentSummary, dump_segment};
 pub use header::{HEADER_LEN, HeaderFault, LogKind, SegmentEnd, SegmentHeader, VERSION};
 pub use reader::{LogEnd, LogReader};
 pub use record::{Fault, MAX_BODY_LEN, Record, RecordContext, RecordFields, RecordType, encode_record};
+pub use recovery::{Dropped, LogReplay, LogSegment, RecoverOptions, RecoveryMode, recover};
 pub use writer::{LogWriter, Mark};

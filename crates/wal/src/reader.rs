@@ -126,6 +126,11 @@ impl LogReader {
         self.limit = self.limit.min(limit);
     }
 
+    /// Reads from `offset` on, not from the end of the header. To be called before the first record is read.
+    pub fn start_at(&mut self, offset: u64) {
+        self.position = offset;
+    }
+
     /// The next record, or `None` at the end: see [`end`](Self::end).
     ///
     /// # Errors
@@ -163,6 +168,7 @@ impl LogReader {
     /// that was built to pass it at many places runs into a limit, which is reported as `Corruption`.
     pub fn resync(&mut self) -> Result<Option<u64>> {
         let Some(LogEnd::Faulty { .. }) = self.end else { return Ok(None) };
+        self.fill(1)?;
         self.skip(1);
         while self.fill(MIN_RECORD_LEN)? {
             let step = match self.window().windows(8).position(|bytes| may_start(&self.context, bytes)) {

@@ -240,7 +240,7 @@ pub(crate) fn decode_head(
         return Err(Fault::Segment { stored: segment, expected: context.segment });
     }
     let Some(body_len) = reader.varint() else {
-        return Err(if reader.is_empty() { cut } else { Fault::Field("the length is no number") });
+        return Err(if reader.is_empty() { cut } else { Fault::Length });
     };
     let body_at = reader.position();
     let head = bytes.get(6..body_at).unwrap_or_default();
@@ -326,6 +326,8 @@ pub enum Fault {
         /// Of the bytes in the file.
         computed: u16,
     },
+    /// The length is no varint.
+    Length,
     /// The checksum of the record does not match.
     Checksum {
         /// In the file.
@@ -350,6 +352,7 @@ impl fmt::Display for Fault {
             Fault::HeadCheck { stored, computed } => {
                 write!(f, "record head check {stored:04x}, computed {computed:04x}")
             }
+            Fault::Length => f.write_str("the length of the record is no number"),
             Fault::Checksum { stored, computed } => {
                 write!(f, "record checksum {stored:08x}, computed {computed:08x}")
             }
