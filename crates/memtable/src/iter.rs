@@ -1,0 +1,156 @@
+//! [`MemtableIterator`]: walks a memtable in both directions, a run of entries at a time.
+//!
+//! The order is asked for up to 64 entries, which are kept as indexes; the next ones are sought after the last of them.
+//! So nothing is pinned between two calls, and nothing is allocated after the iterator itself. Entries that are inserted
+//! between two entries of the present run are not seen: they are newer than the iterator.
+
+use crate::entries::Entry;
+use crate::mem_key::MemKey;
+use crate::ordered::{Direction, OrderedMem, RUN_MAX, Run};
+use crate::{Memtable, entries::pack};
+use esker_base::{EntryBatch, InternalIterator, InternalKeyRef, Result, Slice};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Entries of the first run after a seek. Later ones are larger: a short scan should not pay for a long one.
+const RUN_FIRST: usize = 8;
+
+/// An iterator over all versions in a memtable. It holds the memtable, and may be sent to other threads.
+pub struct MemtableIterator {
+    table: Arc<Memtable>,
+    run: Run,
+    direction: Direction,
+    /// Place of the present entry in `run`; at its end there is none.
+    at: usize,
+    /// Entries to ask for next.
+    limit: usize,
+    /// Whether `run` ends where the memtable does.
+    last: bool,
+}
+
+impl MemtableIterator {
+    pub(crate) fn new(table: Arc<Memtable>) -> Self {
+        let direction = Direction::Forward;
+        MemtableIterator { table, run: Run::new(), direction, at: 0, limit: RUN_FIRST, last: false }
+    }
+
+    #[inline]
+    fn entry(&self) -> &Entry {
+        self.table.entries().get(self.run.as_slice()[self.at])
+    }
+
+    fn fill(&mut self, from: Bound<&MemKey<'_>>, direction: Direction) {
+        self.table.order().fill(from, direction, self.limit, &mut self.run);
+        self.direction = direction;
+        self.at = 0;
+        self.last = self.run.as_slice().len() < self.limit;
+    }
+
+    /// Fills the first run after a seek.
+    fn start(&mut self, from: Bound<&MemKey<'_>>, direction: Direction) {
+        self.limit = RUN_FIRST;
+        self.fill(from, direction);
+    }
+
+    /// Fills the run that follows the present entry.
+    #[cold]
+    fn refill(&mut self, direction: Direction) {
+        if self.last && direction == self.direction {
+            self.at = self.run.as_slice().len();
+            return;
+        }
+        self.limit = if direction == self.direction { RUN_MAX.min(self.limit * 2) } else { RUN_FIRST };
+        let table = Arc::clone(&self.table);
+        let entry = table.entries().get(self.run.as_slice()[self.at]);
+        self.fill(Bound::Excluded(&MemKey::lookup(entry.user_key(), entry.packed())), direction);
+    }
+
+    #[inline]
+    fn step(&mut self, direction: Direction) {
+        if !self.valid() {
+            return;
+        }
+        if direction == self.direction && self.at + 1 < self.run.as_slice().len() {
+            self.at += 1;
+        } else if direction != self.direction && self.at > 0 {
+            self.at -= 1;
+        } else {
+            self.refill(direction);
+        }
+    }
+}
+
+impl InternalIterator for MemtableIterator {
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.start(Bound::Unbounded, Direction::Forward);
+        Ok(())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.start(Bound::Unbounded, Direction::Backward);
+        Ok(())
+    }
+
+    fn seek(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
+        let key = MemKey::lookup(target.user_key, pack(target.seq, target.kind));
+        self.start(Bound::Included(&key), Direction::Forward);
+        Ok(())
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.step(Direction::Forward);
+        Ok(())
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        self.step(Direction::Backward);
+        Ok(())
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.at < self.run.as_slice().len()
+    }
+
+    #[inline]
+    fn key(&self) -> InternalKeyRef<'_> {
+        self.entry().key()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.entry().value()
+    }
+
+    #[inline]
+    fn value_slice(&self) -> Slice {
+        self.entry().value_slice()
+    }
+
+    fn seek_for_prev(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
+        let key = MemKey::lookup(target.user_key, pack(target.seq, target.kind));
+        self.start(Bound::Included(&key), Direction::Backward);
+        Ok(())
+    }
+
+    fn fill(&mut self, batch: &mut EntryBatch, limit: usize) -> Result<usize> {
+        let mut filled = 0;
+        while filled < limit && self.valid() {
+            let entry = self.entry();
+            batch.push(entry.key(), entry.value());
+            filled += 1;
+            self.step(Direction::Forward);
+        }
+        Ok(filled)
+    }
+}
+
+impl fmt::Debug for MemtableIterator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = self.valid().then(|| self.key());
+        f.debug_struct("MemtableIterator").field("at", &key).finish_non_exhaustive()
+    }
+}
