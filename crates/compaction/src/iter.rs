@@ -89,8 +89,14 @@ pub struct CompactionIterator<I, D> {
     last_seq: SequenceNumber,
     /// What [`SnapshotStripes::floor`] says about `last_seq`, or an older question in the same stripe.
     floor: Option<Floor>,
+    /// Whether an entry was read, so that `user_key` and `last_seq` mean something.
+    started: bool,
     /// The current entry; `None` when there is none.
     current: Option<Current>,
+    /// Number of entries read at which the search for the next one to keep is interrupted.
+    pause_at: u64,
+    /// The search was interrupted; the input stands at an entry that was not read.
+    paused: bool,
     failed: Option<Error>,
     stats: RewriteStats,
 }
@@ -117,7 +123,10 @@ impl<I: InternalIterator, D: DeeperKeys> CompactionIterator<I, D> {
             user_key: Vec::new(),
             last_seq: 0,
             floor: None,
+            started: false,
             current: None,
+            pause_at: u64::MAX,
+            paused: false,
             failed: None,
             stats: RewriteStats::default(),
         }
@@ -125,17 +134,20 @@ impl<I: InternalIterator, D: DeeperKeys> CompactionIterator<I, D> {
 
     /// Goes to the first entry. To be called once.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        let result = self.input.seek_to_first().and_then(|()| self.find(true));
+        let result = self.input.seek_to_first().and_then(|()| self.find());
         self.latch(result)
     }
 
     /// Goes to the following entry. Does nothing at the end; returns the first error again after an error.
     #[inline]
     pub fn next(&mut self) -> Result<()> {
-        if self.current.take().is_none() {
+        let result = if self.current.take().is_some() {
+            self.input.next().and_then(|()| self.find())
+        } else if std::mem::take(&mut self.paused) {
+            self.find()
+        } else {
             return self.failed.clone().map_or(Ok(()), Err);
-        }
-        let result = self.input.next().and_then(|()| self.find(false));
+        };
         self.latch(result)
     }
 
@@ -173,6 +185,17 @@ impl<I: InternalIterator, D: DeeperKeys> CompactionIterator<I, D> {
         self.current.is_some_and(|current| current.first_of_key)
     }
 
+    /// Lets movements stop short once this many entries were read in total: then nothing is valid, and
+    /// [`paused`](Self::paused). So a long run of entries to drop does not hold up its caller.
+    pub(crate) fn pause_at(&mut self, entries_in: u64) {
+        self.pause_at = entries_in;
+    }
+
+    /// Whether the last movement stopped short. `next` goes on with it.
+    pub(crate) fn paused(&self) -> bool {
+        self.paused
+    }
+
     /// What was read and dropped so far.
     pub fn stats(&self) -> &RewriteStats {
         &self.stats
@@ -187,10 +210,14 @@ impl<I: InternalIterator, D: DeeperKeys> CompactionIterator<I, D> {
         result
     }
 
-    /// Starting with the input's present entry, finds the first one to keep. `start` says that none was read before.
+    /// Starting with the input's present entry, finds the first one to keep.
     #[inline]
-    fn find(&mut self, mut start: bool) -> Result<()> {
+    fn find(&mut self) -> Result<()> {
         while self.input.valid() {
+            if self.stats.entries_in >= self.pause_at {
+                self.paused = true;
+                return Ok(());
+            }
             let key = self.input.key();
             if !key.kind.is_supported() {
                 return Err(unsupported(key));
@@ -198,9 +225,10 @@ impl<I: InternalIterator, D: DeeperKeys> CompactionIterator<I, D> {
             self.stats.entries_in += 1;
             self.stats.bytes_in += (key.user_key.len() + self.input.value().len()) as u64;
 
-            let order = if start { Ordering::Less } else { self.user_key.as_slice().cmp(key.user_key) };
+            let order =
+                if self.started { self.user_key.as_slice().cmp(key.user_key) } else { Ordering::Less };
             let first_of_key = order != Ordering::Equal;
-            start = false;
+            self.started = true;
             let mut hidden = false;
             match order {
                 Ordering::Less => {
@@ -255,7 +283,11 @@ impl<I: InternalIterator, D: DeeperKeys> CompactionIterator<I, D> {
 
 #[cold]
 fn unsupported(key: InternalKeyRef<'_>) -> Error {
-    Error::corruption("compaction input", 0, format!("entry {key:?} is of a kind that this build can't compact"))
+    Error::corruption(
+        "compaction input",
+        0,
+        format!("entry {key:?} is of a kind that this build can't compact"),
+    )
 }
 
 #[cold]

@@ -57,10 +57,7 @@ fn pictures() {
     assert_eq!(show(&run(input(), &none, |_| true)), "a.PUT.9 b.PUT.4");
 
     let input = vec![put("a", 9), put("a", 8), put("a", 6), delete("a", 5), put("a", 2)];
-    assert_eq!(
-        show(&run(input, &SnapshotStripes::new([3, 7], 100), |_| true)),
-        "a.PUT.9 a.PUT.6 a.PUT.2"
-    );
+    assert_eq!(show(&run(input, &SnapshotStripes::new([3, 7], 100), |_| true)), "a.PUT.9 a.PUT.6 a.PUT.2");
 
     let input = || vec![delete("a", 9), put("a", 2)];
     assert_eq!(show(&run(input(), &none, |_| true)), "a.DEL.9");
@@ -112,9 +109,8 @@ fn sn13_keys_of_all_inputs_are_checked() {
 /// Purpose: of one key in five sources the newest wins, and every held snapshot keeps its version.
 #[test]
 fn it09_newest_wins_among_five_sources() {
-    let sources = || {
-        (1..=5_u64).rev().map(|seq| VecIterator::new(vec![put("k", seq * 10)])).collect::<Vec<_>>()
-    };
+    let sources =
+        || (1..=5_u64).rev().map(|seq| VecIterator::new(vec![put("k", seq * 10)])).collect::<Vec<_>>();
     let cases = [
         (vec![], "k.PUT.0"),
         (vec![10], "k.PUT.50 k.PUT.0"),
@@ -146,7 +142,12 @@ fn sp06_deleted_keys_leave_nothing_at_the_bottom() {
 }
 
 /// What a reader at `seq` finds: the value, or nothing. `deep` holds what lies below the output.
-fn read<'a>(entries: &'a [Entry], deep: &'a BTreeMap<Vec<u8>, Slice>, key: &[u8], seq: u64) -> Option<&'a [u8]> {
+fn read<'a>(
+    entries: &'a [Entry],
+    deep: &'a BTreeMap<Vec<u8>, Slice>,
+    key: &[u8],
+    seq: u64,
+) -> Option<&'a [u8]> {
     match entries.iter().find(|(k, _)| k.user_key == key && k.seq <= seq) {
         Some((found, value)) => (found.kind == ValueKind::Put).then_some(&**value),
         None => deep.get(key).map(|value| &**value),
@@ -154,14 +155,20 @@ fn read<'a>(entries: &'a [Entry], deep: &'a BTreeMap<Vec<u8>, Slice>, key: &[u8]
 }
 
 /// What must be left, worked out the slow way.
-fn model(input: &[Entry], boundaries: &BTreeSet<u64>, deep: impl Fn(&[u8]) -> bool, zero: bool) -> Vec<Entry> {
+fn model(
+    input: &[Entry],
+    boundaries: &BTreeSet<u64>,
+    deep: impl Fn(&[u8]) -> bool,
+    zero: bool,
+) -> Vec<Entry> {
     let newest = *boundaries.last().unwrap();
     let oldest = *boundaries.first().unwrap();
     let mut out = Vec::new();
     for (at, (key, value)) in input.iter().enumerate() {
         // Who reads this version? Boundaries that see it and no newer one of the key, and possible later snapshots.
         let newer = input[..at].iter().rev().find(|(k, _)| k.user_key == key.user_key).map(|(k, _)| k.seq);
-        let readers = boundaries.iter().filter(|&&b| b >= key.seq && newer.is_none_or(|newer| newer > b)).count();
+        let readers =
+            boundaries.iter().filter(|&&b| b >= key.seq && newer.is_none_or(|newer| newer > b)).count();
         if readers == 0 && key.seq <= newest {
             continue;
         }
@@ -208,7 +215,12 @@ fn random_histories_read_the_same() {
 
         let boundaries: BTreeSet<u64> = snapshots.iter().copied().chain([visible]).collect();
         let expected = model(&input, &boundaries, deeper, zero);
-        assert_eq!(show(&out), show(&expected), "seed {seed}, boundaries {boundaries:?}, input {}", show(&input));
+        assert_eq!(
+            show(&out),
+            show(&expected),
+            "seed {seed}, boundaries {boundaries:?}, input {}",
+            show(&input)
+        );
         assert!(out.is_sorted_by(|a, b| a.0 < b.0), "seed {seed}");
         for n in 0..6 {
             let key = format!("{n}").into_bytes();
@@ -321,8 +333,7 @@ fn er05_an_input_error_is_never_the_end() {
     let keys = || (0..20_u64).map(|n| InternalKey::new(format!("{:02}", n / 2), 100 - n, ValueKind::Put));
     for at in 0..20 {
         let input = Raw::new(keys()).failing_at(at);
-        let mut iter =
-            CompactionIterator::new(input, SnapshotStripes::new([], 200), |_: &[u8]| true, true);
+        let mut iter = CompactionIterator::new(input, SnapshotStripes::new([], 200), |_: &[u8]| true, true);
         let mut result = iter.seek_to_first();
         while result.is_ok() && iter.valid() {
             result = iter.next();

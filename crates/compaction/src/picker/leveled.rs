@@ -1,0 +1,192 @@
+//! `LeveledPicker`: keeps each level near its target size, at the least cost of rewriting.
+//!
+//! In this order:
+//!
+//! 1. The level most above its target (see [`LevelTargets`]) gives tables to the next. Level 0 gives all it can; a lower
+//!    level gives the table whose key range overlaps the fewest bytes below, by its own size, where each tombstone
+//!    counts as if it had the size of the entry it is going to remove. Ties go round the level.
+//! 2. Tables that are mostly tombstones go down even when no level is too large (see `tombstones`), so that a quiet
+//!    database gets rid of what was deleted.
+//!
+//! Tables that overlap nothing on their way are moved instead of rewritten, many at once.
+//!
+//! Termination: each pick moves bytes to deeper levels, or rewrites tables in place of which it is certain that
+//! tombstones get dropped.
+
+use super::inputs::{Tables, hull, range_of, sum_bytes};
+use super::score::{LevelScore, overfull};
+use super::tombstones::pick_tombstones;
+use super::{CompactionPicker, LevelTargets, PickInput};
+use crate::{Compaction, Reason};
+use esker_manifest::{Level, NUM_LEVELS, TableMetadata, Version};
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+const LAST: usize = NUM_LEVELS - 1;
+
+/// The leveled policy. Has no state: cursors are part of the version.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LeveledPicker;
+
+impl CompactionPicker for LeveledPicker {
+    fn pick(&self, input: &PickInput<'_>) -> Option<Compaction> {
+        let targets = LevelTargets::new(input.version, input.options);
+        overfull(input, &targets)
+            .iter()
+            .find_map(|score| match score.level {
+                0 => pick_level0(input, &targets, Reason::Level0 { score: score.score }, |_| true),
+                _ => pick_level(input, &targets, score),
+            })
+            .or_else(|| pick_tombstones(input, &targets))
+    }
+}
+
+/// Tables of level 0 into the base level, out of one of the groups that `wanted` accepts.
+pub(super) fn pick_level0(
+    input: &PickInput<'_>,
+    targets: &LevelTargets,
+    reason: Reason,
+    wanted: impl Fn(&[Arc<TableMetadata>]) -> bool,
+) -> Option<Compaction> {
+    let groups: Vec<Tables> = level0_groups(input).into_iter().filter(|group| wanted(group)).collect();
+    let base = targets.base_level();
+    let movable = |group: &Tables| group.len() == 1 && input.can_move(&group[0], 0, base);
+    let moved: Tables = groups.iter().filter(|group| movable(group)).flatten().cloned().collect();
+    if !moved.is_empty() {
+        return Some(input.movement(reason, 0, moved.clone(), sink(input, 0, &moved, base)));
+    }
+    groups.into_iter().find_map(|group| input.merge(reason, 0, group, base))
+}
+
+/// The tables of level 0 that can be compacted now, in groups that do not overlap each other; the group with the oldest
+/// table first. Within a group the newest are first, and the oldest are there: no table without all older ones that it
+/// overlaps.
+fn level0_groups(input: &PickInput<'_>) -> Vec<Tables> {
+    let mut groups: Vec<Tables> = Vec::new();
+    let mut stuck: Tables = Vec::new();
+    let mut free: Tables = Vec::new();
+    for table in input.version.level(0).tables().iter().rev() {
+        // An older table that stays keeps back all newer ones over it.
+        if input.is_busy(table) || stuck.iter().any(|older| older.overlaps(table)) {
+            stuck.push(Arc::clone(table));
+        } else {
+            free.push(Arc::clone(table));
+        }
+    }
+    let mut by_key: Vec<&Arc<TableMetadata>> = free.iter().collect();
+    by_key.sort_by_key(|table| range_of(table));
+    let mut end: Option<&[u8]> = None;
+    for table in by_key {
+        let (smallest, largest) = range_of(table);
+        match groups.last_mut() {
+            Some(group) if end.is_some_and(|end| smallest <= end) => group.push(Arc::clone(table)),
+            _ => groups.push(vec![Arc::clone(table)]),
+        }
+        end = end.max(Some(largest));
+    }
+    for group in &mut groups {
+        group.sort_by_key(|table| age(input, table));
+        trim_newest(group, input.options.max_compaction_bytes);
+    }
+    groups.sort_by_key(|group| Reverse(group.last().map(|oldest| age(input, oldest))));
+    groups
+}
+
+/// Place of a table in level 0: the newest has 0.
+fn age(input: &PickInput<'_>, table: &TableMetadata) -> usize {
+    let tables = input.version.level(0).tables();
+    tables.iter().position(|other| other.number == table.number).unwrap_or(tables.len())
+}
+
+/// Leaves out the newest tables of a group that is sorted newest first, until it is small enough or one is left.
+fn trim_newest(group: &mut Tables, bytes_max: u64) {
+    let mut bytes = 0_u64;
+    let fits = group.iter().rev().take_while(|table| {
+        bytes = bytes.saturating_add(table.file_size);
+        bytes <= bytes_max
+    });
+    let keep = fits.count().max(1).min(group.len());
+    group.drain(..group.len() - keep);
+}
+
+/// A table or a few of a level that is too large, into the next one.
+fn pick_level(input: &PickInput<'_>, targets: &LevelTargets, score: &LevelScore) -> Option<Compaction> {
+    let level = input.version.level(score.level);
+    let output = score.level + 1;
+    let reason = Reason::LevelSize { score: score.score };
+    let excess = level.size_bytes().saturating_sub(targets.size(score.level));
+
+    let mut bytes = 0_u64;
+    let movable = level.tables().iter().filter(|table| input.can_move(table, score.level, output));
+    let moved: Tables = movable
+        .take_while(|table| {
+            let more = bytes < excess.max(1);
+            bytes = bytes.saturating_add(table.file_size);
+            more
+        })
+        .cloned()
+        .collect();
+    if !moved.is_empty() {
+        return Some(input.movement(
+            reason,
+            score.level,
+            moved.clone(),
+            sink(input, score.level, &moved, output),
+        ));
+    }
+    by_cost(input, level)
+        .into_iter()
+        .find_map(|table| input.merge(reason, score.level, vec![Arc::clone(table)], output))
+}
+
+/// The deepest level that all the tables can be moved to; they can be moved to `output`.
+pub(super) fn sink(
+    input: &PickInput<'_>,
+    start: usize,
+    tables: &[Arc<TableMetadata>],
+    output: usize,
+) -> usize {
+    let fits = |level: &usize| tables.iter().all(|table| input.can_move(table, start, *level));
+    (output + 1..=LAST).take_while(fits).last().unwrap_or(output)
+}
+
+/// The tables of a level that are not busy, the cheapest to compact into the next level first.
+fn by_cost<'a>(input: &PickInput<'a>, level: &'a Level) -> Vec<&'a Arc<TableMetadata>> {
+    let cursor = input.version.cursor(level.number());
+    let below = input.version.level(level.number() + 1);
+    let entry_bytes = entry_bytes(input.version);
+    let mut costs: Vec<_> = level
+        .tables()
+        .iter()
+        .filter(|table| !input.is_busy(table))
+        .map(|table| {
+            let (begin, end) = range_of(table);
+            let overlap = sum_bytes(below.overlapping(Some(begin), Some(end)));
+            let gain = compensated_bytes(table, entry_bytes).max(1);
+            let cost = u128::from(overlap) * 1024 / u128::from(gain);
+            let before_cursor = cursor.is_some_and(|cursor| begin <= cursor);
+            (cost, before_cursor, table)
+        })
+        .collect();
+    // The sort is stable: after the cursor, ties go by key.
+    costs.sort_by_key(|&(cost, before_cursor, _)| (cost, before_cursor));
+    costs.into_iter().map(|(_, _, table)| table).collect()
+}
+
+/// Average size of an entry in bytes, over the levels below 0.
+pub(super) fn entry_bytes(version: &Version) -> u64 {
+    let tables = || version.levels().skip(1).flat_map(Level::tables);
+    let entries = tables().fold(0_u64, |sum, table| sum.saturating_add(table.entries));
+    sum_bytes(tables()) / entries.max(1)
+}
+
+/// What compacting a table is worth: its size, with each tombstone as large as an average entry.
+pub(super) fn compensated_bytes(table: &TableMetadata, entry_bytes: u64) -> u64 {
+    table.file_size.saturating_add(table.deletes.saturating_mul(entry_bytes))
+}
+
+/// The tables that `start` tables of a level would be merged with.
+pub(super) fn overlap_bytes(version: &Version, start: &[Arc<TableMetadata>], output: usize) -> u64 {
+    let Some((begin, end)) = hull(start.iter()) else { return 0 };
+    sum_bytes(version.level(output).overlapping(Some(begin), Some(end)))
+}
