@@ -1,0 +1,144 @@
+//! [`TableIterator`]: walks over a table in both directions. For scans and compactions.
+
+use crate::block::Damage;
+use crate::block_cursor::BlockCursor;
+use crate::table_reader::TableReader;
+use esker_base::{EntryBatch, Error, InternalIterator, InternalKeyRef, Result, Slice};
+use std::sync::Arc;
+
+/// An iterator over one table, which it keeps open. Holds one block, and one buffer with the key of the entry here.
+#[derive(Debug)]
+pub struct TableIterator {
+    table: Arc<TableReader>,
+    cursor: BlockCursor,
+    /// Number of the data block that the cursor is in.
+    number: usize,
+    fill_cache: bool,
+}
+
+impl TableIterator {
+    pub(crate) fn new(table: Arc<TableReader>, fill_cache: bool) -> Self {
+        TableIterator { table, cursor: BlockCursor::new(), number: 0, fill_cache }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<TableReader> {
+        &self.table
+    }
+
+    /// Goes into data block `number`; the cursor is not valid afterwards.
+    fn enter(&mut self, number: usize) -> Result<()> {
+        self.cursor.set_block(None);
+        let block = self.table.block(number, self.fill_cache)?;
+        self.cursor.set_block(Some(block));
+        self.number = number;
+        Ok(())
+    }
+
+    #[cold]
+    fn damage(&mut self, damage: Damage) -> Error {
+        self.cursor.set_block(None);
+        self.table.block_damage(self.number, damage)
+    }
+
+    /// Goes to the first entry of block `number`, if there is such a block.
+    fn first_of(&mut self, number: usize) -> Result<()> {
+        self.cursor.set_block(None);
+        if number < self.table.index.len() {
+            self.enter(number)?;
+            self.cursor.seek_to_first().map_err(|damage| self.damage(damage))?;
+        }
+        Ok(())
+    }
+
+    /// Goes to the last entry of the block before `end`, if there is one.
+    fn last_before(&mut self, end: usize) -> Result<()> {
+        self.cursor.set_block(None);
+        if let Some(number) = end.checked_sub(1) {
+            self.enter(number)?;
+            self.cursor.seek_to_last().map_err(|damage| self.damage(damage))?;
+        }
+        Ok(())
+    }
+}
+
+impl InternalIterator for TableIterator {
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.first_of(0)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.last_before(self.table.index.len())
+    }
+
+    fn seek(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
+        self.cursor.set_block(None);
+        let found = self.table.index.find(target).map_err(|damage| self.table.index_damage(damage))?;
+        let Some(number) = found else { return Ok(()) };
+        self.enter(number)?;
+        self.cursor.seek(target).map_err(|damage| self.damage(damage))?;
+        if self.cursor.valid() {
+            return Ok(());
+        }
+        // The target is between the block's last key and its separator.
+        self.first_of(number + 1)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        if !self.cursor.valid() {
+            return Ok(());
+        }
+        self.cursor.next().map_err(|damage| self.damage(damage))?;
+        if self.cursor.valid() { Ok(()) } else { self.first_of(self.number + 1) }
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        if !self.cursor.valid() {
+            return Ok(());
+        }
+        self.cursor.prev().map_err(|damage| self.damage(damage))?;
+        if self.cursor.valid() { Ok(()) } else { self.last_before(self.number) }
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.cursor.valid()
+    }
+
+    #[inline]
+    fn key(&self) -> InternalKeyRef<'_> {
+        self.cursor.key()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.cursor.value()
+    }
+
+    fn value_slice(&self) -> Slice {
+        self.cursor.value_slice()
+    }
+
+    /// Where the iterator would stand is one of two neighbours, mostly in the same block.
+    fn seek_for_prev(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
+        self.seek(target)?;
+        if !self.valid() {
+            self.seek_to_last()
+        } else if self.key() > target {
+            self.prev()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn fill(&mut self, batch: &mut EntryBatch, limit: usize) -> Result<usize> {
+        let mut filled = 0;
+        while filled < limit && self.cursor.valid() {
+            batch.push(self.cursor.key(), self.cursor.value());
+            filled += 1;
+            self.next()?;
+        }
+        Ok(filled)
+    }
+}

@@ -1,0 +1,336 @@
+//! [`TableReader`]: an open table. Serves lookups and iterators from any number of threads; never changes.
+//!
+//! Filter and index stay in memory; data blocks are read when needed, verified, and kept in a [`BlockCache`] if there
+//! is one. Whatever the bytes of the file are, every call returns the right answer or an error.
+
+use crate::block::{Block, Damage};
+use crate::block_io::{BlockFile, read_exact};
+use crate::cache::{BlockCache, BlockKey};
+use crate::filter::Filter;
+use crate::format::{FOOTER_LEN, Footer, HEADER_LEN, TableIdentity};
+use crate::index::Index;
+use crate::properties::TableProperties;
+use crate::table_iterator::TableIterator;
+use esker_base::{Error, InternalKeyRef, Lookup, Result, SequenceNumber, Slice, ValueKind};
+use esker_vfs::RandomAccessFile;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is known about a table before it is opened, and how to read it.
+#[derive(Clone, Debug, Default)]
+pub struct OpenTable {
+    /// Which table it must be; anything else is corruption. `None` takes any.
+    pub identity: Option<TableIdentity>,
+    /// How long the file must be.
+    pub file_size: Option<u64>,
+    /// How long everything behind the data blocks is. With it, one read opens the table.
+    pub tail_size: Option<u64>,
+    /// Where data blocks are kept.
+    pub cache: Option<Arc<BlockCache>>,
+    /// Checks cached blocks again each time they are used, against faults of the memory. Costs a few hundred
+    /// nanoseconds for each block.
+    pub verify_reads: bool,
+}
+
+/// A version of a key, as a lookup finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The number of the write.
+    pub seq: SequenceNumber,
+    /// What the write did.
+    pub kind: ValueKind,
+    /// The value; empty for tombstones.
+    pub value: Slice,
+}
+
+/// An open table.
+#[derive(Debug)]
+pub struct TableReader {
+    pub(crate) blocks: BlockFile,
+    pub(crate) footer: Footer,
+    pub(crate) properties: TableProperties,
+    pub(crate) index: Index,
+    pub(crate) filter: Option<Filter>,
+    /// Why the filter cannot be used, if it cannot. Lookups then go without.
+    pub(crate) filter_fault: Option<Error>,
+    pub(crate) file_size: u64,
+    cache: Option<(Arc<BlockCache>, u64)>,
+    verify_reads: bool,
+}
+
+impl TableReader {
+    /// Opens a table. `path` is for error messages.
+    ///
+    /// Fails with `Corruption` when the file is damaged or is another one than expected, with `UnsupportedFormat` when a
+    /// newer build wrote it, with `Io` when it cannot be read. A damaged filter is no failure: see
+    /// [`filter_fault`](Self::filter_fault).
+    pub fn open(file: Arc<dyn RandomAccessFile>, path: PathBuf, open: OpenTable) -> Result<Arc<Self>> {
+        // As with data blocks: what does not match is read once more.
+        let table = Self::load(&file, &path, &open).or_else(|error| {
+            if error.is_corruption() { Self::load(&file, &path, &open) } else { Err(error) }
+        })?;
+        Ok(Arc::new(table))
+    }
+
+    fn load(file: &Arc<dyn RandomAccessFile>, path: &Path, open: &OpenTable) -> Result<Self> {
+        let file_size = file.len().map_err(|error| Error::io("read the length of", path, error))?;
+        if let Some(expected) = open.file_size
+            && expected != file_size
+        {
+            return Err(Error::corruption(path, 0, format!("{file_size} bytes long, expected {expected}")));
+        }
+        let (footer, tail) = read_tail(&**file, path, file_size, open.tail_size)?;
+        let identity = open.identity;
+        if let Some(expected) = identity
+            && (expected.store_id, expected.number) != (footer.store_id, footer.number)
+        {
+            let what = format!(
+                "this is table {} of store {:032x}, expected {} of {:032x}",
+                footer.number, footer.store_id, expected.number, expected.store_id
+            );
+            return Err(Error::corruption(path, footer.footer_offset(), what));
+        }
+        let own = TableIdentity { store_id: footer.store_id, number: footer.number, hash_seed: 0 };
+        let blocks = BlockFile::new(Arc::clone(file), path.to_path_buf(), &own);
+        let properties = read_properties(&blocks, &footer, &tail, identity)?;
+        let index = Index::load(&blocks, &footer, &tail)?;
+        if index.len() as u64 != properties.data_blocks {
+            let damage = Damage("index and properties disagree about the number of data blocks");
+            return Err(blocks.damage(footer.index_offset(), damage));
+        }
+        let (filter, filter_fault) = match read_filter(&blocks, &footer, &tail) {
+            Ok(filter) => (filter, None),
+            Err(error) => (None, Some(error)),
+        };
+        let cache = open.cache.clone().map(|cache| {
+            let id = cache.reader_id();
+            (cache, id)
+        });
+        Ok(TableReader {
+            blocks,
+            footer,
+            properties,
+            index,
+            filter,
+            filter_fault,
+            file_size,
+            cache,
+            verify_reads: open.verify_reads,
+        })
+    }
+
+    /// The newest version of a key that the lookup may see.
+    ///
+    /// The hash in `lookup` must be of the table's own seed, which [`properties`](Self::properties) gives; a store has
+    /// one seed for all its tables. When the filter excludes the key no block is touched. Allocates nothing when the
+    /// block is cached. Fails with `Corruption` or `Io`.
+    #[inline]
+    pub fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Found>> {
+        if !self.may_contain(lookup.hash) {
+            return Ok(None);
+        }
+        let target = InternalKeyRef::seek_to(lookup.user_key, lookup.seq);
+        let found = self.index.find(target).map_err(|damage| self.index_damage(damage))?;
+        let Some(number) = found else { return Ok(None) };
+        let block = self.block(number, true)?;
+        let found = block.seek(target).map_err(|damage| self.block_damage(number, damage))?;
+        let Some(position) = found else { return Ok(None) };
+        let entry = &position.entry;
+        // The entry's first `shared` bytes are those of the target, if the target has as many.
+        if lookup.user_key.get(entry.shared as usize..) != Some(entry.suffix(block.entries())) {
+            return Ok(None);
+        }
+        Ok(Some(Found { seq: entry.seq, kind: entry.kind, value: block.value_slice(entry) }))
+    }
+
+    /// Whether a key with this hash may be in the table. Never false for one that is.
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+    }
+
+    /// A new iterator over the table, not positioned. Blocks that it reads are kept in the cache if `fill_cache`.
+    pub fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIterator {
+        TableIterator::new(Arc::clone(self), fill_cache)
+    }
+
+    /// What the table says about itself.
+    pub fn properties(&self) -> &TableProperties {
+        &self.properties
+    }
+
+    /// The footer.
+    pub fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// Length of the file in bytes.
+    pub fn file_size(&self) -> u64 {
+        self.file_size
+    }
+
+    /// The path that the table was opened with.
+    pub fn path(&self) -> &Path {
+        self.blocks.path()
+    }
+
+    /// Number of data blocks.
+    pub fn block_count(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Why the filter cannot be used, if it is damaged. Lookups then go without it, slower and right.
+    pub fn filter_fault(&self) -> Option<&Error> {
+        self.filter_fault.as_ref()
+    }
+
+    /// Bytes that the open table keeps in memory beside cached blocks, about.
+    pub fn memory(&self) -> usize {
+        let filter = self.filter.as_ref().map_or(0, |filter| 8 * filter.words().len());
+        filter + self.index.memory() + size_of::<Self>()
+    }
+
+    /// About where in the file `user_key` is, in bytes: the start of the data block that may hold it, or the end of the
+    /// data when it is behind all keys.
+    pub fn approximate_offset(&self, user_key: &[u8]) -> u64 {
+        match self.index.find(InternalKeyRef::before(user_key)) {
+            Ok(Some(number)) => self.index.block(number).start,
+            _ => self.footer.filter_offset,
+        }
+    }
+
+    /// Drops the table's blocks from the cache: for tables that nobody will read again.
+    pub fn evict(&self) {
+        let Some((cache, reader)) = &self.cache else { return };
+        for number in 0..self.index.len() {
+            cache.remove(BlockKey { reader: *reader, offset: self.index.block(number).start });
+        }
+    }
+
+    /// Data block `number`, from the cache or the file.
+    #[inline]
+    pub(crate) fn block(&self, number: usize, fill_cache: bool) -> Result<Block> {
+        let range = self.index.block(number);
+        let Some((cache, reader)) = &self.cache else { return self.read_block(number) };
+        let key = BlockKey { reader: *reader, offset: range.start };
+        let cached = if fill_cache { cache.block(key) } else { cache.peek(key) };
+        match cached {
+            Some(block) if !self.verify_reads || block.is_intact() => return Ok(block),
+            Some(_) => cache.heal(key),
+            None => {}
+        }
+        let block = self.read_block(number)?;
+        if fill_cache {
+            cache.insert(key, block.clone());
+        }
+        Ok(block)
+    }
+
+    /// Data block `number` from the file.
+    pub(crate) fn read_block(&self, number: usize) -> Result<Block> {
+        let range = self.index.block(number);
+        let len = usize::try_from(range.end - range.start)
+            .map_err(|_| self.blocks.damage(range.start, Damage("block beyond the size limit")))?;
+        let block = self.blocks.read_block(range.start, len)?;
+        if block.entry_count() == 0 {
+            return Err(self.blocks.damage(range.start, Damage("data block without entries")));
+        }
+        Ok(if self.verify_reads { block.sealed() } else { block })
+    }
+
+    /// The error for damage in data block `number`.
+    #[cold]
+    pub(crate) fn block_damage(&self, number: usize, damage: Damage) -> Error {
+        self.blocks.damage(self.index.block(number).start, damage)
+    }
+
+    /// The error for damage in the index.
+    #[cold]
+    pub(crate) fn index_damage(&self, damage: Damage) -> Error {
+        self.blocks.damage(self.footer.index_offset(), damage)
+    }
+}
+
+/// Reads footer and tail: everything from the filter on. Never allocates more than the file is long.
+fn read_tail(
+    file: &dyn RandomAccessFile,
+    path: &Path,
+    file_size: u64,
+    tail_size: Option<u64>,
+) -> Result<(Footer, Vec<u8>)> {
+    let smallest = (HEADER_LEN + FOOTER_LEN) as u64;
+    if file_size < smallest {
+        return Err(Error::corruption(path, 0, format!("{file_size} bytes are too few for a table")));
+    }
+    let footer_len = FOOTER_LEN as u64;
+    if let Some(tail_size) = tail_size {
+        if tail_size < footer_len || tail_size > file_size - HEADER_LEN as u64 {
+            let what = format!("a tail of {tail_size} bytes does not fit a file of {file_size} bytes");
+            return Err(Error::corruption(path, 0, what));
+        }
+        let tail = read_at(file, path, file_size - tail_size, tail_size)?;
+        let footer = decode_footer(&tail, path, file_size)?;
+        if footer.filter_offset != file_size - tail_size {
+            let what = format!("a tail of {} bytes, expected {tail_size}", file_size - footer.filter_offset);
+            return Err(Error::corruption(path, footer.footer_offset(), what));
+        }
+        return Ok((footer, tail));
+    }
+    let end = read_at(file, path, file_size - footer_len, footer_len)?;
+    let footer = decode_footer(&end, path, file_size)?;
+    let tail = read_at(file, path, footer.filter_offset, file_size - footer.filter_offset)?;
+    Ok((footer, tail))
+}
+
+fn read_at(file: &dyn RandomAccessFile, path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
+    let len =
+        usize::try_from(len).map_err(|_| Error::too_large("tail of a table", len, usize::MAX as u64))?;
+    let mut bytes = vec![0; len];
+    read_exact(file, path, offset, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn decode_footer(tail: &[u8], path: &Path, file_size: u64) -> Result<Footer> {
+    let bytes = tail.last_chunk::<FOOTER_LEN>();
+    let bytes = bytes.ok_or_else(|| Error::corruption(path, file_size, "no room for a footer"))?;
+    Footer::decode(bytes, path, file_size)
+}
+
+/// The bytes of a section of the tail.
+fn section<'a>(tail: &'a [u8], footer: &Footer, offset: u64, len: u32) -> Option<&'a [u8]> {
+    let start = usize::try_from(offset.checked_sub(footer.filter_offset)?).ok()?;
+    tail.get(start..start.checked_add(usize::try_from(len).ok()?)?)
+}
+
+fn read_properties(
+    blocks: &BlockFile,
+    footer: &Footer,
+    tail: &[u8],
+    expected: Option<TableIdentity>,
+) -> Result<TableProperties> {
+    let at = footer.properties_offset();
+    let damage = |damage| blocks.damage(at, damage);
+    let stored = section(tail, footer, at, footer.properties_len)
+        .ok_or_else(|| damage(Damage("properties outside the tail")))?;
+    let payload = blocks.payload(at, stored)?;
+    let properties = TableProperties::decode(payload.bytes()).map_err(damage)?;
+    if (properties.store_id, properties.number) != (footer.store_id, footer.number) {
+        return Err(damage(Damage("footer and properties disagree about the table's id")));
+    }
+    if expected.is_some_and(|expected| expected.hash_seed != properties.hash_seed) {
+        return Err(damage(Damage("the hash seed is not the store's")));
+    }
+    Ok(properties)
+}
+
+fn read_filter(blocks: &BlockFile, footer: &Footer, tail: &[u8]) -> Result<Option<Filter>> {
+    if footer.filter_len == 0 {
+        return Ok(None);
+    }
+    let at = footer.filter_offset;
+    let damage = |damage| blocks.damage(at, damage);
+    let stored = section(tail, footer, at, footer.filter_len)
+        .ok_or_else(|| damage(Damage("filter outside the tail")))?;
+    let payload = blocks.payload(at, stored)?;
+    Filter::decode(payload.bytes()).map_err(damage)
+}
