@@ -25,7 +25,7 @@ use std::io;
 use std::path::Path;
 
 /// Longest `CURRENT` that can be one, in bytes.
-const MAX_LEN: u64 = 256;
+const MAX_LEN: usize = 256;
 const MAGIC: &str = "esker current ";
 const VERSION: &str = "1";
 
@@ -112,11 +112,11 @@ impl Current {
             Err(error) => return Err(Error::io("open", &path, error)),
         };
         // One byte more than allowed, so that a longer file is told without being read.
-        let mut bytes = [0; MAX_LEN as usize + 1];
+        let mut bytes = [0; MAX_LEN + 1];
         let len = file.read_at(0, &mut bytes).map_err(|error| Error::io("read", &path, error))?;
         match bytes.get(..len) {
-            Some(bytes) if len as u64 <= MAX_LEN => Self::decode(bytes, &path).map(Some),
-            _ => Err(Error::corruption(&path, MAX_LEN, "it is too long")),
+            Some(bytes) if len <= MAX_LEN => Self::decode(bytes, &path).map(Some),
+            _ => Err(Error::corruption(&path, 0, "it is too long")),
         }
     }
 

@@ -86,11 +86,11 @@ impl Level {
 
     /// The tables that reach into a range of user keys, in the level's order. Both bounds are inclusive; `None` is no
     /// bound. An inverted range has no tables.
-    pub fn overlapping<'a>(
+    pub fn overlapping<'a, 'k>(
         &'a self,
-        begin: Option<&'a [u8]>,
-        end: Option<&'a [u8]>,
-    ) -> impl DoubleEndedIterator<Item = &'a Arc<TableMetadata>> + Clone + 'a {
+        begin: Option<&'k [u8]>,
+        end: Option<&'k [u8]>,
+    ) -> impl DoubleEndedIterator<Item = &'a Arc<TableMetadata>> + Clone + use<'a, 'k> {
         let candidates = if self.number == 0 { 0..self.len() } else { self.overlapping_indexes(begin, end) };
         let inverted = matches!((begin, end), (Some(begin), Some(end)) if begin > end);
         self.tables[candidates].iter().filter(move |table| !inverted && table.overlaps_range(begin, end))

@@ -228,7 +228,7 @@ impl Replay {
             let what = format!("CURRENT says {} bytes; {offset} of {} can be read", expected.len, self.len);
             return Err(Error::corruption(&self.path, offset.min(expected.len), what));
         }
-        let crc = file_checksum(vfs, &self.path, self.len)?;
+        let crc = file_checksum(vfs, &self.path)?;
         if crc != expected.crc {
             let what = format!("checksum of the whole file {:08x}, computed {crc:08x}", expected.crc);
             return Err(Error::corruption(&self.path, 0, what));
@@ -255,7 +255,7 @@ impl Replay {
 
 /// The edit in a record.
 pub(crate) fn decode_record(record: &Record<'_>, path: &Path) -> Result<VersionEdit> {
-    let framing = record.len.saturating_sub(record.payload.len() as u64);
+    let framing = record.len.saturating_sub(bytes(record.payload.len()));
     VersionEdit::decode(record.payload, path, record.offset.saturating_add(framing))
 }
 
@@ -297,18 +297,23 @@ impl Edits {
     }
 }
 
-/// The CRC-32 of the first `len` bytes of a file.
-fn file_checksum(vfs: &dyn Vfs, path: &Path, len: u64) -> Result<u32> {
+/// The CRC-32 of a whole file.
+fn file_checksum(vfs: &dyn Vfs, path: &Path) -> Result<u32> {
     let file = vfs.open(path).map_err(|error| Error::io("open", path, error))?;
     let mut checksum = Checksum::new(&[]);
-    let mut buf = vec![0; usize::try_from(len).unwrap_or(usize::MAX).min(64 << 10)];
-    let mut offset = 0;
-    while offset < len {
-        let wanted = usize::try_from(len - offset).unwrap_or(usize::MAX).min(buf.len());
-        let chunk = &mut buf[..wanted];
-        file.read_exact_at(offset, chunk).map_err(|error| Error::io("read", path, error))?;
-        checksum = checksum.bytes(chunk);
-        offset += wanted as u64;
+    let mut buf = vec![0; 64 << 10];
+    let mut offset = 0_u64;
+    loop {
+        let read = file.read_at(offset, &mut buf).map_err(|error| Error::io("read", path, error))?;
+        if read == 0 {
+            return Ok(checksum.finish());
+        }
+        checksum = checksum.bytes(buf.get(..read).unwrap_or_default());
+        offset = offset.saturating_add(bytes(read));
     }
-    Ok(checksum.finish())
+}
+
+/// A length in memory as one in a file.
+fn bytes(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
 }

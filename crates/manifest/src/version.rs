@@ -81,7 +81,7 @@ impl Version {
     /// The tables that can hold `user_key`, in the order in which a lookup must ask them: level 0 newest first, then at
     /// most one a level.
     #[inline]
-    pub fn tables_for<'a>(&'a self, user_key: &'a [u8]) -> TablesFor<'a> {
+    pub fn tables_for<'a, 'k>(&'a self, user_key: &'k [u8]) -> TablesFor<'a, 'k> {
         TablesFor { version: self, user_key, level0: self.levels[0].tables().iter(), level: 1 }
     }
 
@@ -135,14 +135,14 @@ impl fmt::Display for Version {
 
 /// Iterates over the tables that can hold a key; see [`Version::tables_for`].
 #[derive(Clone, Debug)]
-pub struct TablesFor<'a> {
+pub struct TablesFor<'a, 'k> {
     version: &'a Version,
-    user_key: &'a [u8],
+    user_key: &'k [u8],
     level0: std::slice::Iter<'a, Arc<TableMetadata>>,
     level: usize,
 }
 
-impl<'a> Iterator for TablesFor<'a> {
+impl<'a> Iterator for TablesFor<'a, '_> {
     type Item = &'a Arc<TableMetadata>;
 
     #[inline]

@@ -177,7 +177,7 @@ impl VersionEdit {
         let mut edit = VersionEdit::new();
         let mut reader = Reader::new(bytes);
         while !reader.is_empty() {
-            let at = offset.saturating_add(reader.position() as u64);
+            let at = offset.saturating_add(u64::try_from(reader.position()).unwrap_or(u64::MAX));
             let field = reader.varint().and_then(|tag| Some((tag, reader.bytes()?)));
             let Some((tag, payload)) = field else {
                 return Err(Error::corruption(file, at, "a field of an edit is cut off"));
@@ -376,7 +376,9 @@ fn read_added(reader: &mut Reader<'_>) -> Option<AddedTable> {
 /// ```
 fn put_key(out: &mut Vec<u8>, key: &InternalKey) {
     put_bytes(out, &key.user_key);
-    put_varint(out, (key.seq << 3) | key.kind as u64);
+    #[expect(clippy::as_conversions, reason = "the enum is a `u8` in memory")]
+    let kind = key.kind as u8;
+    put_varint(out, (key.seq << 3) | u64::from(kind));
 }
 
 fn read_key(reader: &mut Reader<'_>) -> Option<InternalKey> {
