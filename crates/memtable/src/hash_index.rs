@@ -172,7 +172,7 @@ fn entry_of(slot: u64) -> Option<u32> {
 /// Tables are at most half full, so that a search meets an empty slot; a full one ends at its start.
 #[inline]
 fn search(table: &[AtomicU64], hash: u32, mut accept: impl FnMut(u32) -> bool) -> Place {
-    let start = (u64::from(hash) * table.len() as u64 >> 32) as usize;
+    let start = ((u64::from(hash) * table.len() as u64) >> 32) as usize;
     let mut position = start;
     loop {
         let slot = table[position].load(Ordering::Acquire);
