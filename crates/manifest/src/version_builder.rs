@@ -5,7 +5,7 @@
 
 use crate::{Level, NUM_LEVELS, TableMetadata, Version, VersionEdit};
 use esker_base::{FileNumber, InternalKey, KeyspaceId};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct VersionBuilder {
     /// Tables that were added and not deleted again.
-    added: HashMap<FileNumber, (usize, Arc<TableMetadata>)>,
+    added: BTreeMap<FileNumber, (usize, Arc<TableMetadata>)>,
     /// Tables of the base version that were deleted.
-    deleted: HashSet<(usize, FileNumber)>,
+    deleted: BTreeSet<(usize, FileNumber)>,
     cursors: [Option<Option<Vec<u8>>>; NUM_LEVELS],
 }
 
@@ -109,8 +109,7 @@ impl VersionBuilder {
         let (level, number) = self
             .deleted
             .iter()
-            .filter(|(level, number)| base.level(*level).tables().iter().all(|table| table.number != *number))
-            .min()
+            .find(|(level, number)| base.level(*level).tables().iter().all(|table| table.number != *number))
             .expect("some deleted table was not met in the base");
         Err(format!("table {number} is deleted from level {level}, it is not there"))
     }
