@@ -106,6 +106,12 @@ impl Block {
         self.restarts as usize
     }
 
+    /// Bytes of the payload.
+    pub(crate) fn payload_len(&self) -> usize {
+        let width = if self.wide { 4 } else { 2 };
+        self.entries_end as usize + width * (self.restarts.saturating_sub(1) as usize + 2) + 1
+    }
+
     /// Bytes that the block keeps in memory.
     pub(crate) fn memory(&self) -> usize {
         self.data.len()

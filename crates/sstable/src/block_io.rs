@@ -41,6 +41,11 @@ impl BlockFile {
         &self.path
     }
 
+    /// Reads bytes that are no block.
+    pub(crate) fn read_bytes(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        read_exact(&*self.file, &self.path, offset, buf)
+    }
+
     /// A corruption of this file.
     #[cold]
     pub(crate) fn damage(&self, offset: u64, damage: Damage) -> Error {

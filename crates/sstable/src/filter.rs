@@ -48,6 +48,11 @@ impl Filter {
         self.0.contains_hash(hash)
     }
 
+    /// Number of the kind of filter.
+    pub(crate) fn kind(&self) -> u8 {
+        KIND_FASTBLOOM
+    }
+
     /// Number of hashes.
     pub(crate) fn hashes(&self) -> u32 {
         self.0.num_hashes()

@@ -169,6 +169,8 @@ struct Part {
     level: Level,
     /// Number of the first data block.
     first: usize,
+    /// Where the block is stored.
+    range: Range<u64>,
 }
 
 impl Index {
@@ -187,7 +189,11 @@ impl Index {
             let damage = |damage| file.damage(at, damage);
             let level =
                 Level::load(top, |value| index_block(&mut index.offsets, value, footer.filter_offset));
-            index.parts.push(Part { level: level.map_err(damage)?, first: 0 });
+            index.parts.push(Part {
+                level: level.map_err(damage)?,
+                first: 0,
+                range: at..footer.properties_offset(),
+            });
         } else {
             let mut partitions = Vec::new();
             let mut next = footer.partitions_offset();
@@ -218,7 +224,7 @@ impl Index {
                 let level =
                     Level::load(block, |value| index_block(&mut index.offsets, value, footer.filter_offset));
                 let level = level.map_err(|damage| file.damage(range.start, damage))?;
-                index.parts.push(Part { level, first });
+                index.parts.push(Part { level, first, range });
             }
         }
         if index.end() != footer.filter_offset {
@@ -261,6 +267,12 @@ impl Index {
         };
         let Some(part) = self.parts.get(part) else { return Ok(None) };
         Ok(part.level.find(target)?.map(|index| part.first + index))
+    }
+
+    /// Where the partitions are stored, when there are two levels.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = Range<u64>> {
+        let parts = if self.upper.is_some() { &self.parts[..] } else { &[] };
+        parts.iter().map(|part| part.range.clone())
     }
 
     /// All separators, in order, each with the number of its data block.

@@ -35,6 +35,7 @@ mod block_cursor;
 mod block_io;
 mod cache;
 mod compression;
+mod dump;
 
 mod entry;
 mod filter;
@@ -46,8 +47,10 @@ mod separator;
 mod table_builder;
 mod table_iterator;
 mod table_reader;
+mod verify;
 
 pub use cache::{BlockCache, CacheStats};
+pub use dump::{BlockDump, EntryDump, FilterDump, IndexEntryDump, Section};
 pub use format::{FOOTER_LEN, Footer, HEADER_LEN, TableIdentity, VERSION};
 pub use options::{Compression, TableOptions};
 pub use properties::TableProperties;

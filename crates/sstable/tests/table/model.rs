@@ -20,6 +20,11 @@ pub fn check(table: &Arc<TableReader>, entries: &[Entry], probes: &[Vec<u8>]) {
     backward.reverse();
     assert!(backward == entries, "backward");
 
+    let mut faults = Vec::new();
+    table.verify(&mut |fault| faults.push(fault));
+    assert!(faults.is_empty(), "{faults:?}");
+    check_dump(table, entries);
+
     for (key, value) in entries {
         let found = table.get(&lookup(&key.user_key, key.seq)).unwrap().expect("present");
         assert_eq!((found.seq, found.kind, &found.value[..]), (key.seq, key.kind, &value[..]));
@@ -35,6 +40,31 @@ pub fn check(table: &Arc<TableReader>, entries: &[Entry], probes: &[Vec<u8>]) {
             seek(&mut iter, entries, InternalKeyRef::new(probe, seq, ValueKind::Delete));
         }
     }
+}
+
+/// The parts of the file, and the entries block by block.
+fn check_dump(table: &TableReader, entries: &[Entry]) {
+    let mut end = 0;
+    for section in table.layout() {
+        assert_eq!(section.offset, end, "{section:?}");
+        end += section.len;
+    }
+    assert_eq!(end, table.file_size());
+    let mut dumped = Vec::new();
+    for number in 0..table.block_count() {
+        let before = dumped.len();
+        let mut at = 0;
+        let mut restarts = 0;
+        let block = table.dump_block(number, &mut |entry| {
+            assert_eq!(entry.offset, at);
+            at += entry.header_len + (entry.key.user_key.len() - entry.shared) + entry.value.len();
+            restarts += usize::from(entry.restart);
+            dumped.push((entry.key.to_owned(), entry.value.to_vec()));
+        });
+        let block = block.unwrap();
+        assert_eq!((block.entries, block.restarts), (dumped.len() - before, restarts));
+    }
+    assert!(dumped == entries, "dump");
 }
 
 /// `seek` and `seek_for_prev`, each followed by a step either way.
