@@ -1,3 +1,10 @@
 //! Tests of the crate that need more than one module.
 
+mod damage;
+mod golden;
+mod patched;
+mod property;
+mod recipes;
 mod round_trip;
+mod rules;
+mod util;
