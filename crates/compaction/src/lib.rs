@@ -12,6 +12,7 @@
 mod compaction;
 mod deeper;
 mod iter;
+mod job;
 mod options;
 mod picker;
 mod snapshots;
@@ -21,6 +22,7 @@ mod stats;
 pub use compaction::{Compaction, OutputRange, Reason};
 pub use deeper::DeeperTables;
 pub use iter::{CompactionIterator, DeeperKeys};
+pub use job::{CompactionJob, OutputSink, Step};
 pub use options::LeveledOptions;
 pub use picker::{CompactionPicker, LevelTargets, LeveledPicker, ManualCompaction, ManualPick, PickInput};
 pub use snapshots::SnapshotStripes;

@@ -55,7 +55,10 @@ pub(super) fn pick_level0(
     if !moved.is_empty() {
         return Some(input.movement(reason, 0, moved.clone(), sink(input, 0, &moved, base)));
     }
-    groups.into_iter().find_map(|group| input.merge(reason, 0, group, base))
+    groups.into_iter().find_map(|mut group| {
+        trim_newest(&mut group, input.options.max_compaction_bytes);
+        input.merge(reason, 0, group, base)
+    })
 }
 
 /// The tables of level 0 that can be compacted now, in groups that do not overlap each other; the group with the oldest
@@ -86,7 +89,6 @@ fn level0_groups(input: &PickInput<'_>) -> Vec<Tables> {
     }
     for group in &mut groups {
         group.sort_by_key(|table| age(input, table));
-        trim_newest(group, input.options.max_compaction_bytes);
     }
     groups.sort_by_key(|group| Reverse(group.last().map(|oldest| age(input, oldest))));
     groups

@@ -1,0 +1,156 @@
+//! `CompactionJob`: the execution of a flush or a compaction, some entries at a time.
+//!
+//! The job reads versions from its input, drops what nobody needs (see [`CompactionIterator`]), and writes tables through
+//! an [`OutputSink`]. It holds no lock and knows no file: whoever drives it decides when to go on, and may stop at any
+//! step by dropping the job. Then, and after an error, the sink's owner removes what was written; the inputs are as they
+//! were.
+//!
+//! A flush is the same work over the entries of a memtable: one output, and sequence numbers stay.
+
+use crate::{Compaction, CompactionIterator, DeeperTables, LeveledOptions, OutputSplitter, RewriteStats, SnapshotStripes};
+use esker_base::{Error, InternalIterator, Result};
+use esker_sstable::TableBuilder;
+
+/// Where a job's tables go. The engine's sink numbers and creates the files, syncs them, and keeps their metadata for
+/// the version edit.
+pub trait OutputSink {
+    /// A builder for the next table.
+    fn create(&mut self) -> Result<TableBuilder>;
+
+    /// Takes a complete table, which has at least one entry: finishes and syncs it.
+    fn finish(&mut self, builder: TableBuilder) -> Result<()>;
+}
+
+/// Whether a job goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is more to do.
+    More,
+    /// All outputs are written and handed to the sink.
+    Done,
+}
+
+/// A flush or a compaction in the works.
+pub struct CompactionJob<I> {
+    iter: CompactionIterator<I, DeeperTables>,
+    splitter: OutputSplitter,
+    state: State,
+    tables_out: u64,
+    bytes_out: u64,
+}
+
+enum State {
+    New,
+    /// Between two steps, the iterator paused; with the table that is being written.
+    Writing(Option<TableBuilder>),
+    Done,
+    Failed(Error),
+}
+
+impl<I: InternalIterator> CompactionJob<I> {
+    /// The job of `compaction`. `input` merges all its input tables; `stripes` were captured after the pick's version.
+    pub fn compaction(
+        input: I,
+        compaction: &Compaction,
+        stripes: SnapshotStripes,
+        options: &LeveledOptions,
+    ) -> Self {
+        Self::new(input, stripes, compaction.deeper_tables(), compaction.splitter(options), true)
+    }
+
+    /// The job of a flush: `input` merges the memtables. `deeper` is all that lies below them, as
+    /// [`DeeperTables::below_memtables`] gives it; tombstones for keys that are nowhere below are dropped.
+    pub fn flush(input: I, stripes: SnapshotStripes, deeper: DeeperTables) -> Self {
+        Self::new(input, stripes, deeper, OutputSplitter::never(), false)
+    }
+
+    /// A job out of its parts: for flushes that cut their output, or tests.
+    pub fn new(
+        input: I,
+        stripes: SnapshotStripes,
+        deeper: DeeperTables,
+        splitter: OutputSplitter,
+        zero_sequences: bool,
+    ) -> Self {
+        CompactionJob {
+            iter: CompactionIterator::new(input, stripes, deeper, zero_sequences),
+            splitter,
+            state: State::New,
+            tables_out: 0,
+            bytes_out: 0,
+        }
+    }
+
+    /// Reads up to `entries` entries, at least one if there is one, and writes those that stay.
+    ///
+    /// # Errors
+    ///
+    /// The first error of the input or the sink ends the job: it is returned again by later steps. It is never taken for
+    /// the end of the input.
+    pub fn step(&mut self, sink: &mut dyn OutputSink, entries: usize) -> Result<Step> {
+        let result = self.try_step(sink, entries.max(1));
+        if let Err(error) = &result {
+            self.state = State::Failed(error.clone());
+        }
+        result
+    }
+
+    /// What was read, dropped and written so far. Complete once the job is done.
+    pub fn stats(&self) -> RewriteStats {
+        RewriteStats { tables_out: self.tables_out, bytes_out: self.bytes_out, ..*self.iter.stats() }
+    }
+
+    fn try_step(&mut self, sink: &mut dyn OutputSink, entries: usize) -> Result<Step> {
+        let (new, mut builder) = match &mut self.state {
+            State::New => (true, None),
+            State::Writing(builder) => (false, builder.take()),
+            State::Done => return Ok(Step::Done),
+            State::Failed(error) => return Err(error.clone()),
+        };
+        // Entries that are dropped count too, so that a step is short whatever the input holds.
+        let read = self.iter.stats().entries_in;
+        self.iter.pause_at(read.saturating_add(entries as u64));
+        if new {
+            self.iter.seek_to_first()?;
+        } else {
+            self.iter.next()?;
+        }
+        while self.iter.valid() {
+            self.write_entry(&mut builder, sink)?;
+            self.iter.next()?;
+        }
+        if self.iter.paused() {
+            self.state = State::Writing(builder);
+            return Ok(Step::More);
+        }
+        if let Some(last) = builder {
+            self.finish(last, sink)?;
+        }
+        self.state = State::Done;
+        Ok(Step::Done)
+    }
+
+    /// Adds the current entry to the table in the works, or to a new one where that is to be cut.
+    #[inline]
+    fn write_entry(&mut self, builder: &mut Option<TableBuilder>, sink: &mut dyn OutputSink) -> Result<()> {
+        if self.iter.first_of_key() {
+            let size = builder.as_ref().map_or(0, TableBuilder::estimated_size);
+            if self.splitter.cut_before(self.iter.key().user_key, size)
+                && let Some(full) = builder.take()
+            {
+                self.finish(full, sink)?;
+            }
+        }
+        let builder = match builder {
+            Some(builder) => builder,
+            None => builder.insert(sink.create()?),
+        };
+        builder.add(self.iter.key(), self.iter.value())
+    }
+
+    fn finish(&mut self, builder: TableBuilder, sink: &mut dyn OutputSink) -> Result<()> {
+        self.bytes_out += builder.estimated_size();
+        self.tables_out += 1;
+        sink.finish(builder)
+    }
+}
