@@ -230,12 +230,13 @@ mod tests {
 
     #[test]
     fn level_0_is_newest_first() {
-        let mut newest = (*table(3, b"a", b"b")).clone();
+        // The sequence number counts, and the file number only where that is the same.
+        let mut newest = (*table(1, b"a", b"b")).clone();
         (newest.smallest.seq, newest.largest.seq, newest.smallest_seq, newest.largest_seq) = (20, 20, 20, 20);
-        let level = Level::new(0, vec![table(1, b"a", b"b"), Arc::new(newest), table(2, b"c", b"d")]);
-        assert_eq!(level.tables().iter().map(|table| table.number.0).collect::<Vec<_>>(), [3, 2, 1]);
+        let level = Level::new(0, vec![table(2, b"a", b"b"), Arc::new(newest), table(3, b"c", b"d")]);
+        assert_eq!(level.tables().iter().map(|table| table.number.0).collect::<Vec<_>>(), [1, 3, 2]);
         assert_eq!(level.size_bytes(), 300);
         let key = Some(&b"b"[..]);
-        assert_eq!(level.overlapping(key, key).map(|table| table.number.0).collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(level.overlapping(key, key).map(|table| table.number.0).collect::<Vec<_>>(), [1, 2]);
     }
 }

@@ -265,6 +265,30 @@ fn payload(edit: &VersionEdit) -> Vec<u8> {
     bytes
 }
 
+/// The checksum in `CURRENT` finds another manifest of the same length whose records are all intact.
+#[test]
+fn after_a_clean_close_another_intact_manifest_is_corruption() {
+    let mem = empty_disk();
+    let state =
+        ManifestState::new(1, 2).apply(&VersionEdit { next_file: Some(FileNumber(3)), ..VersionEdit::new() });
+    let state = state.unwrap();
+    let edit = |last| VersionEdit { last_sequence: Some(last), ..VersionEdit::new() };
+    let mut writer = create(&mem, 2, &state);
+    writer.append(&edit(70)).unwrap();
+    let len = writer.len();
+    writer.write_clean_current().unwrap();
+    let current = mem.read_file(current_path()).unwrap();
+    for (last, intact) in [(70, true), (71, false)] {
+        forge(&mem, &state, &[(1, payload(&state.to_snapshot_edit())), (2, payload(&edit(last)))]);
+        assert_eq!(mem.read_file(manifest_path(2)).unwrap().len() as u64, len);
+        mem.write_file(current_path(), &current).unwrap();
+        match intact {
+            true => assert!(recovered(&mem).clean),
+            false => assert!(refuses(&mem).to_string().contains("checksum of the whole file")),
+        }
+    }
+}
+
 /// Intact records that contradict each other are damage, with file and offset, not a broken engine.
 #[test]
 fn m4_sn15_intact_records_that_make_no_sense_are_corruption() {

@@ -121,18 +121,17 @@ fn create_table(mem: &MemVfs, number: u64) {
     mem.create_new(&path).unwrap().append(&vec![7; 100 + number as usize]).unwrap();
 }
 
-/// PF05: 1,000, 10,000 and 100,000 edits. Quadratic replay would take 100 times longer at each step; cache
-/// misses may cost a factor of 3.
+/// PF05: 1,000 to 100,000 edits. Quadratic replay would take 10,000 times longer at the end; cache misses and a busy
+/// machine may cost a factor of 15.
 #[test]
 fn pf05_replay_is_linear() {
     // Tables that stay need files, which take most of this test's time.
     for (churn, sizes) in [(true, [1_000, 10_000, 100_000]), (false, [300, 3_000, 20_000])] {
         let times: Vec<_> = sizes.iter().map(|&edits| time_to_recover(edits, churn)).collect();
         println!("churn {churn}: {sizes:?} edits in {times:?}");
-        for pair in times.windows(2) {
-            let limit = pair[0].max(Duration::from_millis(2)) * 40;
-            assert!(pair[1] < limit, "{times:?}");
-        }
+        let growth = (sizes[2] / sizes[0]) as u32;
+        let limit = times[0].max(Duration::from_millis(1)) * growth * 15;
+        assert!(times[2] < limit, "{times:?}");
     }
 }
 
