@@ -1,1 +1,61 @@
-//! An embedded LSM-tree storage engine: ordered byte-string keys to byte-string values in one directory.
+//! An embedded LSM-tree storage engine: ordered byte-string keys to byte-string values, in one directory, in one
+//! process.
+//!
+//! ```
+//! let dir = tempfile::tempdir()?;
+//! let db = esker::Db::open(dir.path())?;
+//! db.put("ridge", "laid down by meltwater")?;
+//! assert_eq!(db.get("ridge")?.unwrap(), "laid down by meltwater");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Start with [`Db`]; its page states what survives a crash. [`Options`] are the settings, [`Components`] what a database
+//! runs on: a file system, a clock, a scheduler.
+
+mod background;
+mod close;
+mod commit;
+mod compact;
+mod components;
+mod core;
+mod cursor;
+mod db;
+mod event;
+mod flush;
+mod handle;
+mod iter;
+mod metrics;
+mod obsolete;
+mod options;
+mod read;
+mod recovery;
+pub mod scheduler;
+mod sink;
+mod snapshot;
+mod sources;
+mod stall;
+mod state;
+mod super_version;
+mod table_cache;
+mod verify;
+mod version_set;
+mod write;
+
+pub use components::Components;
+pub use cursor::Cursor;
+pub use db::Db;
+pub use esker_base::{
+    Clock, Error, ErrorKind, ManualClock, Result, SequenceNumber, Slice, SystemClock, WriteBatch,
+};
+pub use esker_sstable::BlockCache;
+pub use event::{Event, EventListener};
+pub use iter::DbIterator;
+pub use metrics::{LevelStats, StallStats, Stats};
+pub use options::{Background, Compression, Durability, Options, RecoveryMode, WriteOptions};
+pub use snapshot::Snapshot;
+pub use verify::VerifyReport;
+
+/// File systems to run a database on.
+pub mod vfs {
+    pub use esker_vfs::*;
+}

@@ -1,0 +1,142 @@
+//! The background work: which job is next, and what becomes of it.
+//!
+//! A job is decided under the state lock by a pure function, executed step by step without any lock, and installed in
+//! one short critical section. Flushes come before compactions; between two steps of a compaction a waiting flush is
+//! taken first.
+
+use crate::compact::CompactJob;
+use crate::core::Core;
+use crate::flush::FlushJob;
+use crate::scheduler::BackgroundWork;
+use crate::state::State;
+use crate::{Background, Error, Result};
+use std::panic::AssertUnwindSafe;
+
+/// Entries that one step of a job handles: about a millisecond of work.
+pub(crate) const ENTRIES_A_STEP: usize = 2048;
+
+/// Work in progress.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Flush(Box<FlushJob>),
+    Compact(Box<CompactJob>),
+}
+
+/// What a step of a job has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobStep {
+    More,
+    Done,
+}
+
+impl Job {
+    fn step(&mut self, core: &Core) -> Result<JobStep> {
+        match self {
+            Job::Flush(job) => job.step(core),
+            Job::Compact(job) => job.step(core),
+        }
+    }
+
+    /// Takes the job's marks out of the state.
+    fn release(&self, state: &mut State) {
+        match self {
+            Job::Flush(_) => state.flush_running = false,
+            Job::Compact(job) => job.release(state),
+        }
+    }
+
+    /// Removes what a failed job has made, unless a manifest may name it already.
+    fn clean_up(&self, core: &Core) {
+        let made = match self {
+            Job::Flush(job) => job.made(),
+            Job::Compact(job) => job.made(),
+        };
+        for made in made {
+            made.remove_all(core.components.vfs.as_ref(), &core.tables);
+        }
+    }
+}
+
+impl BackgroundWork for Core {
+    fn step(&self) -> bool {
+        if self.has_failed() || self.is_stopping() {
+            return false;
+        }
+        let Some(mut job) = self.next_job() else {
+            self.sweep();
+            return false;
+        };
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| job.step(self)));
+        let result = outcome.unwrap_or_else(|panic| Err(Error::fatal(panic_message(&*panic))));
+        match result {
+            Ok(JobStep::More) => {
+                self.state.lock().paused.push_back(job);
+                return true;
+            }
+            Ok(JobStep::Done) => job.release(&mut self.state.lock()),
+            Err(error) => {
+                job.clean_up(self);
+                job.release(&mut self.state.lock());
+                self.fail(&error);
+            }
+        }
+        self.progressed();
+        self.sweep();
+        true
+    }
+
+    fn progress(&self) -> u64 {
+        self.progress_now()
+    }
+}
+
+impl Core {
+    /// Picks up the most urgent job: a flush before a compaction, one in progress before a new one.
+    fn next_job(&self) -> Option<Job> {
+        let mut state = self.state.lock();
+        let done = state.manual_done;
+        let job = self.next_job_of(&mut state);
+        let manual_ended = state.manual_done != done;
+        drop(state);
+        if manual_ended {
+            self.progressed();
+        }
+        job
+    }
+
+    fn next_job_of(&self, state: &mut State) -> Option<Job> {
+        if let Some(at) = state.paused.iter().position(|job| matches!(job, Job::Flush(_))) {
+            return state.paused.remove(at);
+        }
+        if let Some(job) = self.plan_flush(state) {
+            return Some(Job::Flush(Box::new(job)));
+        }
+        if let Some(job) = state.paused.pop_front() {
+            return Some(job);
+        }
+        self.plan_compaction(state).map(|job| Job::Compact(Box::new(job)))
+    }
+
+    /// Compactions that may run at once: one thread is left for flushes.
+    pub(crate) fn compactions_max(&self) -> usize {
+        match self.options.background {
+            Background::Threads(threads) => threads.saturating_sub(1).max(1),
+            Background::Inline => 1,
+        }
+    }
+
+    /// Gives up all jobs that are between two steps. Called when no step can run any more.
+    pub(crate) fn drop_paused_jobs(&self) {
+        let paused = std::mem::take(&mut self.state.lock().paused);
+        for job in paused {
+            job.clean_up(self);
+            job.release(&mut self.state.lock());
+        }
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("a background job panicked: {}", text.unwrap_or("(no message)"))
+}

@@ -1,0 +1,126 @@
+//! Waiting for background work, and closing.
+
+use crate::core::Core;
+use crate::state::ManualRequest;
+use crate::{Error, Result};
+use esker_base::FileNumber;
+use esker_manifest::VersionEdit;
+
+impl Core {
+    /// Flushes all that is in memory to tables, and waits for that.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let sealed = {
+            let mut log = self.log.lock();
+            self.check_writable()?;
+            if !log.active.is_empty() {
+                self.rotate(&mut log)?;
+            }
+            log.active.log
+        };
+        self.wait_for_flush(sealed)
+    }
+
+    /// Waits until every memtable before the segment `before` is flushed.
+    fn wait_for_flush(&self, before: FileNumber) -> Result<()> {
+        self.work_available();
+        loop {
+            let seen = self.progress_now();
+            if self.state.lock().oldest_log() >= before {
+                return Ok(());
+            }
+            self.check_progress_possible()?;
+            self.wait_for_progress(seen);
+        }
+    }
+
+    /// Fails when what is waited for will not come any more.
+    fn check_progress_possible(&self) -> Result<()> {
+        match self.failure() {
+            Some(cause) => Err(Error::read_only(cause)),
+            None if self.is_stopping() => Err(Error::closed()),
+            None => Ok(()),
+        }
+    }
+
+    /// Compacts a range of user keys (inclusive bounds) down to the bottom, and waits for that.
+    pub(crate) fn compact_range(&self, begin: Option<Vec<u8>>, end: Option<Vec<u8>>) -> Result<()> {
+        self.flush()?;
+        let ticket = {
+            let mut state = self.state.lock();
+            state.manual_asked += 1;
+            let ticket = state.manual_asked;
+            state.manual.push_back(ManualRequest { ticket, begin, end });
+            ticket
+        };
+        self.work_available();
+        loop {
+            let seen = self.progress_now();
+            if self.state.lock().manual_done >= ticket {
+                return Ok(());
+            }
+            self.check_open()?;
+            self.check_progress_possible()?;
+            self.wait_for_progress(seen);
+        }
+    }
+
+    /// Makes all earlier writes durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let mut log = self.log.lock();
+        self.check_writable()?;
+        self.sync_log(&mut log).inspect_err(|error| self.fail(error))
+    }
+
+    /// Closes: stops work, and releases the lock. With `clean` the memtables are flushed before, and the manifest is
+    /// ended so that the next open finds any damage; without, what is in memory stays in the log.
+    pub(crate) fn shut_down(&self, clean: bool) -> Result<()> {
+        if !self.mark_closed() {
+            return Ok(());
+        }
+        let flushed = if clean { self.flush_last() } else { Ok(()) };
+        self.stop_background();
+        self.drop_paused_jobs();
+        let result = flushed.and_then(|()| if clean { self.end_files() } else { self.leave_files() });
+        self.sweep();
+        *self.lock.lock() = None;
+        result
+    }
+
+    /// Flushes what the last writers left. New ones are refused by now.
+    fn flush_last(&self) -> Result<()> {
+        let sealed = {
+            let mut log = self.log.lock();
+            if let Some(cause) = self.failure() {
+                return Err(Error::read_only(cause));
+            }
+            if !log.active.is_empty() {
+                self.rotate(&mut log)?;
+            }
+            log.active.log
+        };
+        self.wait_for_flush(sealed)
+    }
+
+    fn end_files(&self) -> Result<()> {
+        let mut log = self.log.lock();
+        self.sync_log(&mut log)?;
+        let mut edit = VersionEdit::new();
+        edit.last_sequence = Some(log.last_seq);
+        edit.durable_sequence = Some(self.log_durable());
+        self.install(edit, |_| {})?;
+        match self.manifest.lock().writer.take() {
+            Some(writer) => writer.write_clean_current(),
+            None => Ok(()),
+        }
+    }
+
+    /// Hands what is buffered to the operating system, unless the log has failed before.
+    fn leave_files(&self) -> Result<()> {
+        if self.has_failed() {
+            return Ok(());
+        }
+        let mut log = self.log.lock();
+        log.record_skip()?;
+        log.writer.flush()
+    }
+}

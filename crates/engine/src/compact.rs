@@ -1,0 +1,255 @@
+//! Compaction: the tables of some levels become other tables, one level down.
+
+use crate::background::{ENTRIES_A_STEP, JobStep};
+use crate::core::Core;
+use crate::event::Event;
+use crate::sink::{MadeTables, sync_dir};
+use crate::sources::{Child, LevelSource};
+use crate::state::{ManualRequest, State};
+use crate::table_cache::TableHandle;
+use crate::{Error, Result};
+use esker_base::{ConcatIterator, FileNumber, KeyspaceId, MergingIterator};
+use esker_compaction::{
+    Compaction, CompactionJob, CompactionPicker, LeveledOptions, LeveledPicker, ManualCompaction, ManualPick,
+    OutputRange, PickInput, Step,
+};
+use esker_manifest::VersionEdit;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// A compaction in the works.
+pub(crate) struct CompactJob {
+    position: usize,
+    keyspace: KeyspaceId,
+    compaction: Compaction,
+    range: OutputRange,
+    /// The inputs with their level, upper first.
+    inputs: Vec<(usize, Vec<Arc<TableHandle>>)>,
+    /// Whether it is a step of the present manual compaction.
+    manual: bool,
+    job: Option<CompactionJob<MergingIterator<Child>>>,
+    made: MadeTables,
+    /// Set once the manifest may name the outputs.
+    installing: bool,
+    started: Duration,
+}
+
+/// The manual compaction that is being done.
+#[derive(Debug)]
+pub(crate) struct Manual {
+    request: ManualRequest,
+    progress: ManualCompaction,
+    /// Whether one of its steps is running.
+    running: bool,
+}
+
+impl Core {
+    /// Picks the next compaction, unless enough are running.
+    pub(crate) fn plan_compaction(&self, state: &mut State) -> Option<CompactJob> {
+        if state.compactions_running >= self.compactions_max() {
+            return None;
+        }
+        let options = self.options.leveled_options();
+        // The default keyspace is the only one that can hold data so far.
+        let position = 0;
+        let (compaction, manual) = match self.pick_manual(state, position, &options) {
+            Some(compaction) => (compaction, true),
+            None => (self.pick(state, position, &options)?, false),
+        };
+        state.compactions_running += 1;
+        state.busy.extend(compaction.input_numbers());
+        let keyspace = &mut state.keyspaces[position];
+        let range = compaction.output_range();
+        keyspace.running.push(range.clone());
+        let inputs = compaction.inputs.iter().map(|(level, tables)| {
+            let numbers: Vec<FileNumber> = tables.iter().map(|table| table.number).collect();
+            (*level, keyspace.tables.handles_of(*level, &numbers))
+        });
+        Some(CompactJob {
+            position,
+            keyspace: keyspace.id,
+            inputs: inputs.collect(),
+            compaction,
+            range,
+            manual,
+            job: None,
+            made: MadeTables::default(),
+            installing: false,
+            started: self.components.clock.now(),
+        })
+    }
+
+    fn pick(&self, state: &State, position: usize, options: &LeveledOptions) -> Option<Compaction> {
+        LeveledPicker.pick(&self.pick_input(state, position, options))
+    }
+
+    fn pick_input<'a>(
+        &self,
+        state: &'a State,
+        position: usize,
+        options: &'a LeveledOptions,
+    ) -> PickInput<'a> {
+        let keyspace = &state.keyspaces[position];
+        PickInput {
+            version: &keyspace.tables.version,
+            busy: &state.busy,
+            running: &keyspace.running,
+            oldest_snapshot: self.snapshots.stripes(&self.visible).oldest(),
+            options,
+        }
+    }
+
+    /// The next step of the oldest manual compaction; marks those as done that have none left.
+    fn pick_manual(
+        &self,
+        state: &mut State,
+        position: usize,
+        options: &LeveledOptions,
+    ) -> Option<Compaction> {
+        loop {
+            let mut manual = match state.manual_current.take() {
+                Some(manual) => manual,
+                None => {
+                    let request = state.manual.pop_front()?;
+                    let version = &state.keyspaces[position].tables.version;
+                    let progress = ManualCompaction::new(request.begin.clone(), request.end.clone(), version);
+                    Manual { request, progress, running: false }
+                }
+            };
+            if manual.running {
+                state.manual_current = Some(manual);
+                return None;
+            }
+            match manual.progress.pick(&self.pick_input(state, position, options)) {
+                ManualPick::Compact(compaction) => {
+                    manual.running = true;
+                    state.manual_current = Some(manual);
+                    return Some(*compaction);
+                }
+                ManualPick::Wait => {
+                    state.manual_current = Some(manual);
+                    return None;
+                }
+                ManualPick::Done => state.manual_done = manual.request.ticket,
+            }
+        }
+    }
+}
+
+impl CompactJob {
+    pub(crate) fn step(&mut self, core: &Core) -> Result<JobStep> {
+        if self.compaction.trivial_move {
+            self.install(core)?;
+            return Ok(JobStep::Done);
+        }
+        let job = match &mut self.job {
+            Some(job) => job,
+            None => {
+                let job = CompactionJob::compaction(
+                    self.input()?,
+                    &self.compaction,
+                    core.snapshots.stripes(&core.visible),
+                    &core.options.leveled_options(),
+                );
+                self.job.insert(job)
+            }
+        };
+        if core.with_sink(&mut self.made, |sink| job.step(sink, ENTRIES_A_STEP))? == Step::More {
+            return Ok(JobStep::More);
+        }
+        // The inputs are read to their ends: let their readers go.
+        self.job = None;
+        self.install(core)?;
+        Ok(JobStep::Done)
+    }
+
+    /// All inputs, merged, the newest first. Blocks that are read go past the cache.
+    fn input(&self) -> Result<MergingIterator<Child>> {
+        let mut children = Vec::new();
+        for (level, tables) in &self.inputs {
+            if *level == 0 {
+                for table in tables {
+                    children.push(Child::Table(table.reader()?.iter(false)));
+                }
+            } else {
+                let source = LevelSource { tables: tables.clone().into(), fill_cache: false };
+                children.push(Child::Level(ConcatIterator::new(source)));
+            }
+        }
+        let handles: usize = self.inputs.iter().map(|(_, tables)| tables.len()).sum();
+        if handles != self.compaction.input_tables().count() {
+            return Err(Error::fatal("an input of a compaction is not in the present version"));
+        }
+        Ok(MergingIterator::new(children))
+    }
+
+    fn install(&mut self, core: &Core) -> Result<()> {
+        if !self.made.finished.is_empty() {
+            sync_dir(core.components.vfs.as_ref(), &core.dir)?;
+        }
+        let mut edit = VersionEdit::new();
+        self.compaction.record(self.keyspace, &mut edit);
+        for table in &self.made.finished {
+            edit.add_table(self.keyspace, self.compaction.output_level, Arc::clone(table));
+        }
+        self.installing = true;
+        core.install(edit, |state| {
+            if self.manual
+                && let Some(manual) = &mut state.manual_current
+            {
+                manual.progress.completed(&self.compaction);
+            }
+        })?;
+        self.report(core);
+        Ok(())
+    }
+
+    fn report(&self, core: &Core) {
+        let moved = self.compaction.trivial_move;
+        let (bytes_in, bytes_out) = (self.compaction.input_bytes(), self.made.bytes());
+        if moved {
+            core.metrics.moves.fetch_add(1, Relaxed);
+        } else {
+            core.metrics.compactions.fetch_add(1, Relaxed);
+            core.metrics.compacted_in.fetch_add(bytes_in, Relaxed);
+            core.metrics.compacted_out.fetch_add(bytes_out, Relaxed);
+        }
+        core.emit(&Event::Compacted {
+            from_level: self.compaction.start_level,
+            to_level: self.compaction.output_level,
+            bytes_in,
+            bytes_out,
+            moved,
+            took: core.components.clock.now().saturating_sub(self.started),
+        });
+    }
+
+    /// Takes the job's marks out of the state.
+    pub(crate) fn release(&self, state: &mut State) {
+        state.compactions_running -= 1;
+        for number in self.compaction.input_numbers() {
+            state.busy.remove(&number);
+        }
+        let running = &mut state.keyspaces[self.position].running;
+        if let Some(at) = running.iter().position(|range| *range == self.range) {
+            running.swap_remove(at);
+        }
+        if self.manual
+            && let Some(manual) = &mut state.manual_current
+        {
+            manual.running = false;
+        }
+    }
+
+    /// What is to be removed when the job fails.
+    pub(crate) fn made(&self) -> Vec<&MadeTables> {
+        if self.installing { Vec::new() } else { vec![&self.made] }
+    }
+}
+
+impl std::fmt::Debug for CompactJob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CompactJob({})", self.compaction)
+    }
+}

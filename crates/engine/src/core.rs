@@ -1,0 +1,239 @@
+//! [`Core`]: what all handles of an open database share.
+//!
+//! # Locks
+//!
+//! Taken in this order, and never the other way round:
+//!
+//! 1. `log`: the log's end. Held by the leader of a write group, and by whoever seals the memtable or syncs.
+//! 2. `manifest`: the manifest's end. Held while an edit is written and installed.
+//! 3. `state`: what is in memory. Held for moments; never across I/O, a callback or a wait.
+//!
+//! The snapshot registry and the commit queue have locks of their own, which are leaves.
+
+use crate::commit::{CommitQueue, Visible};
+use crate::event::Event;
+use crate::metrics::Metrics;
+use crate::scheduler::BackgroundWork;
+use crate::snapshot::SnapshotRegistry;
+use crate::state::State;
+use crate::super_version::SuperVersion;
+use crate::table_cache::TableOpener;
+use crate::version_set::VersionSet;
+use crate::write::LogEnd;
+use crate::{Components, Error, Options, Result};
+use arc_swap::ArcSwap;
+use esker_base::sync::Mutex;
+use esker_base::{FileKind, FileNumber};
+use esker_vfs::FileLock;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    // Constant after the open.
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) components: Components,
+    pub(crate) tables: Arc<TableOpener>,
+    /// This core as background work, for the scheduler.
+    pub(crate) this: Weak<Core>,
+
+    // Locks of their own.
+    pub(crate) queue: CommitQueue,
+    pub(crate) log: Mutex<LogEnd>,
+    pub(crate) manifest: Mutex<VersionSet>,
+    pub(crate) state: Mutex<State>,
+    pub(crate) snapshots: SnapshotRegistry,
+    /// Held while the database is open; given back by `close`.
+    pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
+    /// The first background error.
+    failure: Mutex<Option<Error>>,
+
+    // Read without a lock.
+    pub(crate) super_version: ArcSwap<SuperVersion>,
+    pub(crate) visible: Visible,
+    next_file: AtomicU64,
+    /// Grows whenever a job has ended.
+    progress: AtomicU64,
+    /// Mirrors `failure.is_some()`.
+    failed: AtomicBool,
+    closed: AtomicBool,
+    /// Set when background work must not go on.
+    stopping: AtomicBool,
+    /// Whether something waits until nobody reads it any more.
+    leftovers: AtomicBool,
+    /// The sequence number up to which the log is known to be on the device.
+    log_durable: AtomicU64,
+    pub(crate) metrics: Metrics,
+}
+
+/// What recovery hands over to a new core.
+pub(crate) struct CoreParts {
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) components: Components,
+    pub(crate) tables: Arc<TableOpener>,
+    pub(crate) log: LogEnd,
+    pub(crate) manifest: VersionSet,
+    pub(crate) state: State,
+    pub(crate) visible: u64,
+    pub(crate) next_file: u64,
+    pub(crate) lock: Box<dyn FileLock>,
+}
+
+impl Core {
+    pub(crate) fn new(parts: CoreParts) -> Arc<Self> {
+        let super_version = ArcSwap::new(parts.state.super_version());
+        Arc::new_cyclic(|this| Core {
+            dir: parts.dir,
+            options: parts.options,
+            components: parts.components,
+            tables: parts.tables,
+            this: Weak::clone(this),
+            queue: CommitQueue::default(),
+            log: Mutex::new(parts.log),
+            manifest: Mutex::new(parts.manifest),
+            state: Mutex::new(parts.state),
+            snapshots: SnapshotRegistry::default(),
+            lock: Mutex::new(Some(parts.lock)),
+            failure: Mutex::new(None),
+            super_version,
+            visible: Visible::new(parts.visible),
+            next_file: AtomicU64::new(parts.next_file),
+            progress: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            leftovers: AtomicBool::new(false),
+            log_durable: AtomicU64::new(0),
+            metrics: Metrics::default(),
+        })
+    }
+
+    /// A file number that nobody has had.
+    pub(crate) fn new_file_number(&self) -> FileNumber {
+        FileNumber(self.next_file.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn next_file_number(&self) -> u64 {
+        self.next_file.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn file_path(&self, kind: FileKind, number: FileNumber) -> PathBuf {
+        kind.path(&self.dir, number)
+    }
+
+    /// Fails after `close`.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Relaxed) { Err(Error::closed()) } else { Ok(()) }
+    }
+
+    /// Fails after `close`, and after a background error.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        if self.failed.load(Ordering::Acquire) { Err(self.refusal()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refusal(&self) -> Error {
+        match self.failure() {
+            Some(cause) => Error::read_only(cause),
+            None => Error::fatal("latched without a cause"),
+        }
+    }
+
+    /// Marks the database as closed; `true` for the first caller.
+    pub(crate) fn mark_closed(&self) -> bool {
+        !self.closed.swap(true, Ordering::SeqCst)
+    }
+
+    /// No further step of background work is begun.
+    pub(crate) fn stop_background(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.components.scheduler.stop();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_leftovers(&self, some: bool) {
+        self.leftovers.store(some, Ordering::SeqCst);
+    }
+
+    pub(crate) fn has_leftovers(&self) -> bool {
+        self.leftovers.load(Ordering::SeqCst)
+    }
+
+    /// What the log is known to hold on the device. For the manifest: a promise that recovery will insist on.
+    pub(crate) fn log_durable(&self) -> u64 {
+        self.log_durable.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_log_durable(&self, seq: u64) {
+        self.log_durable.store(seq, Ordering::SeqCst);
+    }
+
+    /// The error that latched the database read-only.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.lock().clone()
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Latches the database read-only. The first error stays the cause.
+    pub(crate) fn fail(&self, error: &Error) {
+        let first = {
+            let mut failure = self.failure.lock();
+            let first = failure.is_none();
+            failure.get_or_insert_with(|| error.clone());
+            self.failed.store(true, Ordering::Release);
+            first
+        };
+        if first {
+            self.emit(&Event::BackgroundError { error: error.clone() });
+        }
+    }
+
+    pub(crate) fn emit(&self, event: &Event) {
+        if let Some(listener) = &self.components.listener {
+            listener.on_event(event);
+        }
+    }
+
+    /// Replaces the picture that readers see. Called with the state locked, so that pictures follow one another.
+    pub(crate) fn publish(&self, state: &State) {
+        self.super_version.store(state.super_version());
+    }
+
+    pub(crate) fn progress_now(&self) -> u64 {
+        self.progress.load(Ordering::SeqCst)
+    }
+
+    /// Something has finished that a writer may wait for. Called without a lock.
+    pub(crate) fn progressed(&self) {
+        self.progress.fetch_add(1, Ordering::SeqCst);
+        self.components.scheduler.progressed();
+    }
+
+    /// Tells the scheduler that there may be work. Called without a lock.
+    pub(crate) fn work_available(&self) {
+        if let Some(this) = self.this.upgrade() {
+            let work: Arc<dyn BackgroundWork> = this;
+            self.components.scheduler.work_available(&work);
+        }
+    }
+
+    /// Waits for background work to get on. Called without a lock.
+    pub(crate) fn wait_for_progress(&self, seen: u64) {
+        if let Some(this) = self.this.upgrade() {
+            let work: Arc<dyn BackgroundWork> = this;
+            self.components.scheduler.wait_for_progress(&work, seen);
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! [`Db`]: the handle that users hold.
+
+use crate::commit::Request;
+use crate::core::Core;
+use crate::cursor::{Bounds, Cursor};
+use crate::handle::Handle;
+use crate::iter::{DbIterator, bounds_of, prefix_bounds};
+use crate::metrics::Stats;
+use crate::verify::VerifyReport;
+use crate::{Components, Durability, Error, Options, Result, Snapshot, WriteBatch, WriteOptions};
+use esker_base::coding::{put_bytes, varint_len};
+use esker_base::{MAX_KEY_LEN, MAX_VALUE_LEN, Slice, ValueKind};
+use std::cell::RefCell;
+use std::ops::{Bound, RangeBounds};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An open database: ordered byte-string keys to byte-string values.
+///
+/// # Durability
+///
+/// A write returns `Ok` when it has the durability that it asked for. By default that is [`Durability::Buffered`]: it
+/// was handed to the operating system, so it survives the death of the process; a loss of power may cost the newest
+/// writes, but always a suffix of them, never a hole and never half a batch. [`WriteOptions::sync`] makes a write, and
+/// all before it, survive that too; so does [`Db::sync`] for all writes so far.
+///
+/// # Handles
+///
+/// Handles are cheap to clone, and may be used from many threads. The database is closed when the last handle,
+/// snapshot, cursor and iterator is dropped, or by [`close`](Db::close).
+///
+/// # Limits
+///
+/// Keys have 0 to 65,535 bytes, values up to 1 GiB, batches up to 4 GiB. What is larger is refused with
+/// [`TooLarge`](crate::ErrorKind::TooLarge) before anything is written.
+///
+/// ```
+/// use esker::{Db, WriteBatch, WriteOptions};
+///
+/// let dir = tempfile::tempdir()?;
+/// let db = Db::open(dir.path())?;
+/// db.put(b"u:1", b"ann")?;
+/// db.put_with(b"u:2", b"bob", &WriteOptions::sync())?;
+/// assert_eq!(db.get(b"u:1")?.as_deref(), Some(&b"ann"[..]));
+///
+/// let mut batch = WriteBatch::new();
+/// batch.put(b"u:3", b"cy").delete(b"u:1");
+/// db.write(batch)?;
+///
+/// let names: Vec<_> = db.prefix(b"u:").collect::<Result<_, _>>()?;
+/// assert_eq!(names.len(), 2);
+/// db.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Db {
+    handle: Arc<Handle>,
+}
+
+/// The default settings of a write.
+const DEFAULT: WriteOptions = WriteOptions::new();
+
+impl Db {
+    /// Opens the database in the directory `path` with [`Options::default`], creating it when it is missing.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_with`](Db::open_with).
+    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
+        Options::new().open(path)
+    }
+
+    /// Opens the database in the directory `path`, on the given components.
+    ///
+    /// # Errors
+    ///
+    /// [`Locked`](crate::ErrorKind::Locked) when it is open elsewhere; `InvalidArgument` for an option beyond its
+    /// limits, a path that is a file, and a database that is missing or there against the options; `Corruption`, with
+    /// file and offset, when what was promised can't be read; `UnsupportedFormat` for a newer format; `Io`. Nothing
+    /// that an earlier open could read is lost by a failed one.
+    pub fn open_with(path: impl AsRef<Path>, options: Options, components: Components) -> Result<Db> {
+        let core = Core::open(path.as_ref().to_path_buf(), options, components)?;
+        Ok(Db { handle: Arc::new(Handle(core)) })
+    }
+
+    /// A new database on a memory file system of its own: the same engine, gone when it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// None are expected.
+    pub fn in_memory() -> Result<Db> {
+        Options::new().in_memory()
+    }
+
+    /// The directory of the database.
+    pub fn path(&self) -> PathBuf {
+        self.handle.dir.clone()
+    }
+
+    /// Sets the value of a key.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge` and `Closed`: nothing was written. [`ReadOnly`](crate::ErrorKind::ReadOnly) after an earlier
+    /// background error. `Io` and `NoSpace`: the log refused it, and it is not there.
+    /// [`WriteUnknown`](crate::ErrorKind::WriteUnknown): whether it is there shows at the next open.
+    #[doc(alias = "insert")]
+    #[doc(alias = "set")]
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_with(key, value, &DEFAULT)
+    }
+
+    /// [`put`](Db::put) with settings of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Db::put).
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        self.write_one(ValueKind::Put, key.as_ref(), value.as_ref(), options)
+    }
+
+    /// Removes a key. It need not be there.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Db::put).
+    #[doc(alias = "remove")]
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_with(key, &DEFAULT)
+    }
+
+    /// [`delete`](Db::delete) with settings of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Db::put).
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
+        self.write_one(ValueKind::Delete, key.as_ref(), &[], options)
+    }
+
+    /// Applies all operations of a batch, or none. Readers never see a part of it. An empty batch is fine.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Db::put), for the whole batch.
+    pub fn write(&self, batch: WriteBatch) -> Result<()> {
+        self.write_with(batch, &DEFAULT)
+    }
+
+    /// [`write`](Db::write) with settings of its own. An empty batch with [`Durability::Sync`] makes all earlier writes
+    /// durable.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Db::put), for the whole batch.
+    pub fn write_with(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
+        batch.check()?;
+        if !batch.is_plain() {
+            return Err(Error::invalid_argument(
+                "a batch may hold puts and deletes in the default keyspace only",
+            ));
+        }
+        self.submit(Arc::from(batch.encoded()), batch.len(), options)
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` or `Io` when a file that may hold the newest version can't be read; `Closed`.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.handle.get(key.as_ref(), None)
+    }
+
+    /// Calls `read` with the value of a key, if it has one, and returns what that returns. Copies and allocates nothing,
+    /// and pins nothing beyond the call.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Db::get).
+    pub fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        Ok(self.handle.get(key.as_ref(), None)?.map(|value| read(&value)))
+    }
+
+    /// Whether a key has a value.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Db::get).
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.handle.get(key.as_ref(), None)?.is_some())
+    }
+
+    /// The values of several keys, as of one moment, in the order of `keys`. A key that can't be read has its own
+    /// error; the others have their answers.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Result<Option<Slice>>> {
+        self.handle.multi_get(keys, None)
+    }
+
+    /// The entries whose keys lie in `range`, ascending; [`rev`](Iterator::rev) for descending. An inverted range is
+    /// empty. The iterator shows the present moment, whatever is written later.
+    pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, range: R) -> DbIterator {
+        DbIterator::new(&self.handle, bounds_of(&range), None)
+    }
+
+    /// The entries whose keys start with `prefix`, ascending.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbIterator {
+        DbIterator::new(&self.handle, Some(prefix_bounds(prefix.as_ref())), None)
+    }
+
+    /// All entries, ascending.
+    pub fn iter(&self) -> DbIterator {
+        DbIterator::new(&self.handle, Some(Bounds::ALL), None)
+    }
+
+    /// A cursor over all entries, not positioned yet.
+    ///
+    /// # Errors
+    ///
+    /// `Closed`, and the error of a table that can't be opened.
+    pub fn cursor(&self) -> Result<Cursor> {
+        Cursor::new(&self.handle, Bounds::ALL, None)
+    }
+
+    /// The database as of now, for as long as the snapshot is held. Cheap; what it shows is kept on disk until it is
+    /// dropped.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(&self.handle)
+    }
+
+    /// Writes all that is in memory to tables, and waits for that. Everything so far is durable then.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) with the cause when the flush fails; `Closed`.
+    pub fn flush(&self) -> Result<()> {
+        self.handle.flush()
+    }
+
+    /// Flushes, then merges all tables with keys in `range` down to the last level, where deleted and overwritten
+    /// entries that no snapshot needs are dropped; waits for that. An inverted range does nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) with the cause when background work fails; `Closed`.
+    pub fn compact_range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, range: R) -> Result<()> {
+        let Some(bounds) = bounds_of(&range) else { return self.handle.check_open() };
+        // The compaction's bounds are inclusive: a neighbour more does no harm.
+        let own = |bound: Bound<Vec<u8>>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key),
+            Bound::Unbounded => None,
+        };
+        self.handle.compact_range(own(bounds.lower), own(bounds.upper))
+    }
+
+    /// Makes all earlier writes durable.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteUnknown`](crate::ErrorKind::WriteUnknown) when the sync fails; the database is read-only then.
+    pub fn sync(&self) -> Result<()> {
+        self.handle.sync()
+    }
+
+    /// What the database holds and has done.
+    pub fn stats(&self) -> Stats {
+        self.handle.stats()
+    }
+
+    /// Reads everything and checks it: checksums, order, level invariants, filters, and the files in the directory.
+    /// Waits for nothing; writes may go on.
+    ///
+    /// # Errors
+    ///
+    /// `Closed`. What is found to be wrong is in the report.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.handle.verify()
+    }
+
+    /// The background error that has made the database read-only, if there was one.
+    pub fn background_error(&self) -> Option<Error> {
+        self.handle.failure()
+    }
+
+    /// Flushes what is in memory, closes the files and releases the lock. Other handles, and cursors and iterators that
+    /// are still alive, get [`Closed`](crate::ErrorKind::Closed) from then on. The time is bounded by one flush and one
+    /// step of a compaction.
+    ///
+    /// Dropping the last handle instead leaves what is in memory in the log: the next open replays it.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong at the last moment, or the cause of an earlier latch. The database is closed in any case, and
+    /// opens again as after a crash.
+    pub fn close(self) -> Result<()> {
+        self.handle.shut_down(true)
+    }
+
+    fn write_one(&self, kind: ValueKind, key: &[u8], value: &[u8], options: &WriteOptions) -> Result<()> {
+        thread_local! {
+            static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        /// A larger buffer is not kept.
+        const SCRATCH_MAX: usize = 64 << 10;
+        if key.len() > MAX_KEY_LEN {
+            return Err(Error::too_large("a key", key.len() as u64, MAX_KEY_LEN as u64));
+        }
+        if value.len() > MAX_VALUE_LEN {
+            return Err(Error::too_large("a value", value.len() as u64, MAX_VALUE_LEN as u64));
+        }
+        let payload = SCRATCH.with_borrow_mut(|scratch| {
+            scratch.clear();
+            scratch.reserve(1 + varint_len(u64::MAX) * 2 + key.len() + value.len());
+            scratch.push(kind as u8);
+            put_bytes(scratch, key);
+            if kind == ValueKind::Put {
+                put_bytes(scratch, value);
+            }
+            let payload = Arc::from(scratch.as_slice());
+            if scratch.capacity() > SCRATCH_MAX {
+                *scratch = Vec::new();
+            }
+            payload
+        });
+        self.submit(payload, 1, options)
+    }
+
+    fn submit(&self, payload: Arc<[u8]>, count: u32, options: &WriteOptions) -> Result<()> {
+        let core: &Core = &self.handle;
+        core.check_writable()?;
+        let durability = options.durability.unwrap_or(core.options.durability);
+        if count == 0 && durability != Durability::Sync {
+            return Ok(());
+        }
+        core.queue.submit(Request { payload, count, durability, wal: options.wal }, core)
+    }
+}

@@ -1,0 +1,202 @@
+//! [`DbIterator`]: a scan as a standard double-ended iterator.
+
+use crate::cursor::{Bounds, Cursor};
+use crate::handle::Handle;
+use crate::{Error, Result};
+use esker_base::{SequenceNumber, Slice};
+use std::iter::FusedIterator;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+/// Iterates over the entries of a range, from both ends, as of its creation or of a snapshot.
+///
+/// An error is an item; after it the iterator is at its end. Each end is positioned by its first call, so a scan that
+/// goes one way only opens what it needs.
+///
+/// ```
+/// let db = esker::Db::in_memory()?;
+/// for key in ["a", "b", "c"] {
+///     db.put(key, "value of ".to_owned() + key)?;
+/// }
+/// let last = db.iter().next_back().unwrap()?;
+/// assert_eq!((&*last.0, &*last.1), (&b"c"[..], &b"value of c"[..]));
+/// assert_eq!(db.range::<&str, _>("b"..).count(), 2);
+/// # Ok::<(), esker::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct DbIterator {
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// An error that came up before the first item.
+    Failed(Error),
+    Open(Box<Open>),
+    Done,
+}
+
+#[derive(Debug)]
+struct Open {
+    /// Made at the start, so that the scan's moment is the call that made it.
+    front: Cursor,
+    front_started: bool,
+    back: Option<Cursor>,
+}
+
+impl DbIterator {
+    pub(crate) fn new(handle: &Arc<Handle>, bounds: Option<Bounds>, seq: Option<SequenceNumber>) -> Self {
+        let Some(bounds) = bounds else { return DbIterator { state: State::Done } };
+        let state = match Cursor::new(handle, bounds, seq) {
+            Ok(front) => State::Open(Box::new(Open { front, front_started: false, back: None })),
+            Err(error) => State::Failed(error),
+        };
+        DbIterator { state }
+    }
+
+    fn step(&mut self, back: bool) -> Option<Result<(Slice, Slice)>> {
+        let result = match &mut self.state {
+            State::Open(open) if back => open.next_back(),
+            State::Open(open) => open.next(),
+            State::Failed(error) => Err(error.clone()),
+            State::Done => return None,
+        };
+        match result {
+            Ok(Some(entry)) => Some(Ok(entry)),
+            Ok(None) => {
+                self.state = State::Done;
+                None
+            }
+            Err(error) => {
+                self.state = State::Done;
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+impl Open {
+    #[inline]
+    fn next(&mut self) -> Result<Option<(Slice, Slice)>> {
+        if self.front_started {
+            self.front.next()?;
+        } else {
+            self.front_started = true;
+            self.front.seek_to_first()?;
+        }
+        if !self.front.valid() {
+            return Ok(None);
+        }
+        if let Some(back) = &self.back
+            && (!back.valid() || self.front.key() >= back.key())
+        {
+            return Ok(None);
+        }
+        Ok(Some((Slice::copy_from(self.front.key()), self.front.value_slice())))
+    }
+
+    fn next_back(&mut self) -> Result<Option<(Slice, Slice)>> {
+        let back = match &mut self.back {
+            Some(back) => {
+                back.prev()?;
+                back
+            }
+            None => {
+                let mut back = self.front.twin()?;
+                back.seek_to_last()?;
+                self.back.insert(back)
+            }
+        };
+        if !back.valid() {
+            return Ok(None);
+        }
+        if self.front_started && (!self.front.valid() || self.front.key() >= back.key()) {
+            return Ok(None);
+        }
+        Ok(Some((Slice::copy_from(back.key()), back.value_slice())))
+    }
+}
+
+impl Iterator for DbIterator {
+    type Item = Result<(Slice, Slice)>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step(false)
+    }
+}
+
+impl DoubleEndedIterator for DbIterator {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.step(true)
+    }
+}
+
+impl FusedIterator for DbIterator {}
+
+/// The bounds of a range as owned keys; `None` when no key can lie between them.
+pub(crate) fn bounds_of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Option<Bounds> {
+    let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+    let bounds = Bounds { lower: own(range.start_bound()), upper: own(range.end_bound()) };
+    let empty = match (&bounds.lower, &bounds.upper) {
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+        (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
+        (Bound::Excluded(lower), Bound::Excluded(upper))
+        | (Bound::Included(lower), Bound::Excluded(upper))
+        | (Bound::Excluded(lower), Bound::Included(upper)) => lower >= upper,
+    };
+    (!empty).then_some(bounds)
+}
+
+/// The bounds of all keys that start with `prefix`.
+pub(crate) fn prefix_bounds(prefix: &[u8]) -> Bounds {
+    let lower = if prefix.is_empty() { Bound::Unbounded } else { Bound::Included(prefix.to_vec()) };
+    let mut after = prefix.to_vec();
+    while let Some(last) = after.last_mut() {
+        if *last < u8::MAX {
+            *last += 1;
+            return Bounds { lower, upper: Bound::Excluded(after) };
+        }
+        after.pop();
+    }
+    Bounds { lower, upper: Bound::Unbounded }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_bounds_end_at_the_next_prefix() {
+        let upper = |prefix: &[u8]| prefix_bounds(prefix).upper;
+        assert_eq!(upper(b"ab"), Bound::Excluded(b"ac".to_vec()));
+        assert_eq!(upper(b"a\xff\xff"), Bound::Excluded(b"b".to_vec()));
+        assert_eq!(upper(b"\xff\xff"), Bound::Unbounded);
+        assert_eq!(upper(b""), Bound::Unbounded);
+        assert_eq!(prefix_bounds(b"").lower, Bound::Unbounded);
+    }
+
+    /// IT05, IT06: inverted and empty ranges hold nothing, whatever form their bounds have.
+    #[test]
+    fn it05_empty_ranges_are_known_before_anything_is_read() {
+        type Range = (Bound<&'static [u8]>, Bound<&'static [u8]>);
+        let (a, b): (&[u8], &[u8]) = (b"a", b"b");
+        let empty: [Range; 6] = [
+            (Bound::Included(b), Bound::Included(a)),
+            (Bound::Included(b), Bound::Excluded(a)),
+            (Bound::Excluded(b), Bound::Excluded(a)),
+            (Bound::Included(a), Bound::Excluded(a)),
+            (Bound::Excluded(a), Bound::Included(a)),
+            (Bound::Excluded(a), Bound::Excluded(a)),
+        ];
+        assert!(empty.iter().all(|range| bounds_of::<&[u8]>(range).is_none()));
+        let full: [Range; 4] = [
+            (Bound::Included(a), Bound::Included(a)),
+            (Bound::Excluded(a), Bound::Excluded(b)),
+            (Bound::Unbounded, Bound::Excluded(a)),
+            (Bound::Excluded(b), Bound::Unbounded),
+        ];
+        assert!(full.iter().all(|range| bounds_of::<&[u8]>(range).is_some()));
+    }
+}

@@ -1,0 +1,225 @@
+//! Counters, and [`Stats`], the summary that users see.
+
+use crate::core::Core;
+use esker_base::SequenceNumber;
+use esker_base::sync::Mutex;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Counters of the write side. Reads are not counted: a shared counter would cost them more than the rest of a hit.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    batches: AtomicU64,
+    operations: AtomicU64,
+    groups: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) flushed_bytes: AtomicU64,
+    pub(crate) compactions: AtomicU64,
+    pub(crate) moves: AtomicU64,
+    pub(crate) compacted_in: AtomicU64,
+    pub(crate) compacted_out: AtomicU64,
+    stalls: Mutex<BTreeMap<&'static str, StallStats>>,
+}
+
+/// How often and how long writers were held up for one cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StallStats {
+    /// How often.
+    pub count: u64,
+    /// How long in all.
+    pub total: Duration,
+}
+
+impl Metrics {
+    pub(crate) fn committed(&self, batches: u64, operations: u64) {
+        // The leader is alone here, so a load and a store do.
+        self.batches.store(self.batches.load(Relaxed) + batches, Relaxed);
+        self.operations.store(self.operations.load(Relaxed) + operations, Relaxed);
+        self.groups.store(self.groups.load(Relaxed) + 1, Relaxed);
+    }
+
+    pub(crate) fn delayed(&self, took: Duration, cause: &'static str) {
+        self.stalled(took, cause);
+    }
+
+    pub(crate) fn stalled(&self, took: Duration, cause: &'static str) {
+        let mut stalls = self.stalls.lock();
+        let stats = stalls.entry(cause).or_default();
+        stats.count += 1;
+        stats.total = stats.total.saturating_add(took);
+    }
+}
+
+/// What a database holds and has done since it was opened. `Display` prints a table.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The levels, level 0 first.
+    pub levels: Vec<LevelStats>,
+    /// Bytes of the memtables, active and sealed.
+    pub memtable_bytes: u64,
+    /// Entries of the memtables.
+    pub memtable_entries: u64,
+    /// Sealed memtables that wait for their flush.
+    pub immutable_memtables: u64,
+    /// Bytes of the log segment that is written to.
+    pub wal_bytes: u64,
+    /// The newest sequence number.
+    pub last_sequence: SequenceNumber,
+    /// Snapshots that are held.
+    pub snapshots: u64,
+    /// The oldest of them.
+    pub oldest_snapshot: Option<SequenceNumber>,
+    /// Batches that were written (a single put or delete is one).
+    pub batches: u64,
+    /// Operations in them.
+    pub operations: u64,
+    /// Commits: each wrote the log once for a group of batches.
+    pub commit_groups: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Bytes of tables that flushes wrote.
+    pub flushed_bytes: u64,
+    /// Compactions that rewrote tables.
+    pub compactions: u64,
+    /// Compactions that only moved tables.
+    pub trivial_moves: u64,
+    /// Bytes that compactions read.
+    pub compaction_bytes_read: u64,
+    /// Bytes that compactions wrote.
+    pub compaction_bytes_written: u64,
+    /// Bytes of cached blocks.
+    pub cache_bytes: u64,
+    /// Blocks that were found in the cache.
+    pub cache_hits: u64,
+    /// Blocks that were not.
+    pub cache_misses: u64,
+    /// Files that wait until nobody reads them any more.
+    pub obsolete_files: u64,
+    /// How often writers were held up, by cause.
+    pub stalls: BTreeMap<&'static str, StallStats>,
+}
+
+/// One level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LevelStats {
+    /// Number of tables.
+    pub tables: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Tombstones among these.
+    pub tombstones: u64,
+}
+
+impl Core {
+    pub(crate) fn stats(&self) -> Stats {
+        let wal_bytes = self.log.lock().writer.len_of_all();
+        let (snapshots, oldest_snapshot) = self.snapshots.summary();
+        let state = self.state.lock();
+        let metrics = &self.metrics;
+        let cache = self.tables.cache.stats();
+        let mut levels = vec![LevelStats::default(); esker_manifest::NUM_LEVELS];
+        for keyspace in &state.keyspaces {
+            for (level, table) in keyspace.tables.version.tables() {
+                levels[level].tables += 1;
+                levels[level].bytes += table.file_size;
+                levels[level].entries += table.entries;
+                levels[level].tombstones += table.deletes;
+            }
+        }
+        let generations = || std::iter::once(&state.active).chain(&state.immutables);
+        Stats {
+            levels,
+            memtable_bytes: state.memtable_bytes() as u64,
+            memtable_entries: generations().flat_map(|g| &g.memtables).map(|m| m.len() as u64).sum(),
+            immutable_memtables: state.immutables.len() as u64,
+            wal_bytes,
+            last_sequence: self.visible.load(),
+            snapshots,
+            oldest_snapshot,
+            batches: metrics.batches.load(Relaxed),
+            operations: metrics.operations.load(Relaxed),
+            commit_groups: metrics.groups.load(Relaxed),
+            flushes: metrics.flushes.load(Relaxed),
+            flushed_bytes: metrics.flushed_bytes.load(Relaxed),
+            compactions: metrics.compactions.load(Relaxed),
+            trivial_moves: metrics.moves.load(Relaxed),
+            compaction_bytes_read: metrics.compacted_in.load(Relaxed),
+            compaction_bytes_written: metrics.compacted_out.load(Relaxed),
+            cache_bytes: cache.bytes,
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
+            obsolete_files: (state.obsolete_tables.len() + state.obsolete_files.len()) as u64,
+            stalls: metrics.stalls.lock().clone(),
+        }
+    }
+}
+
+impl Stats {
+    /// Tables in all levels.
+    pub fn tables(&self) -> u64 {
+        self.levels.iter().map(|level| level.tables).sum()
+    }
+
+    /// Bytes of all tables.
+    pub fn table_bytes(&self) -> u64 {
+        self.levels.iter().map(|level| level.bytes).sum()
+    }
+
+    /// Bytes that flushes and compactions have written for each byte flushed; 0 before the first flush.
+    pub fn write_amplification(&self) -> f64 {
+        if self.flushed_bytes == 0 {
+            return 0.0;
+        }
+        (self.flushed_bytes + self.compaction_bytes_written) as f64 / self.flushed_bytes as f64
+    }
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "level  tables         bytes      entries   tombstones")?;
+        for (number, level) in self.levels.iter().enumerate().filter(|(_, level)| level.tables > 0) {
+            let LevelStats { tables, bytes, entries, tombstones } = level;
+            writeln!(f, "L{number:<5} {tables:>6} {bytes:>13} {entries:>12} {tombstones:>12}")?;
+        }
+        writeln!(
+            f,
+            "memtables  {} bytes, {} entries, {} sealed; log {} bytes; sequence {}",
+            self.memtable_bytes,
+            self.memtable_entries,
+            self.immutable_memtables,
+            self.wal_bytes,
+            self.last_sequence
+        )?;
+        writeln!(
+            f,
+            "written    {} operations in {} batches, {} commits",
+            self.operations, self.batches, self.commit_groups
+        )?;
+        writeln!(f, "flushes    {} ({} bytes)", self.flushes, self.flushed_bytes)?;
+        writeln!(
+            f,
+            "compaction {} rewrites ({} bytes in, {} out), {} moves; write amplification {:.2}",
+            self.compactions,
+            self.compaction_bytes_read,
+            self.compaction_bytes_written,
+            self.trivial_moves,
+            self.write_amplification()
+        )?;
+        writeln!(
+            f,
+            "cache      {} bytes, {} hits, {} misses",
+            self.cache_bytes, self.cache_hits, self.cache_misses
+        )?;
+        write!(f, "snapshots  {}; obsolete files {}", self.snapshots, self.obsolete_files)?;
+        for (cause, StallStats { count, total }) in &self.stalls {
+            write!(f, "\nstalled    {count} times, {total:?} in all: {cause}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,372 @@
+//! [`Options`]: the settings of a database, plain data; and [`WriteOptions`], those of one write.
+
+use crate::{Components, Db, Error, Result};
+use esker_compaction::LeveledOptions;
+use esker_sstable::TableOptions;
+use std::path::Path;
+
+pub use esker_sstable::Compression;
+
+/// How far a write has got when its call returns `Ok`.
+///
+/// | level | after a crash of the process | after a loss of power |
+/// |---|---|---|
+/// | `Memory` | a prefix of all writes | a prefix |
+/// | `Buffered` (the default) | there | a prefix: if a write is there, all earlier ones are |
+/// | `Sync` | there | there |
+///
+/// What is lost is always a suffix of the history: never a hole, never half a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Durability {
+    /// In esker's own buffer. It goes to the operating system when 64 KiB have gathered, with the next write of a
+    /// higher level, with [`Db::sync`], [`Db::flush`] and [`Db::close`].
+    Memory,
+    /// Handed to the operating system: survives `kill -9`.
+    #[default]
+    Buffered,
+    /// On the device (`fdatasync`), together with everything before it.
+    Sync,
+}
+
+/// Settings of one write.
+///
+/// ```
+/// use esker::{Durability, WriteOptions};
+///
+/// let durable = WriteOptions::sync();
+/// assert_eq!(durable, WriteOptions::new().with_durability(Durability::Sync));
+/// let bulk = WriteOptions::wal(false);
+/// # let _ = bulk;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteOptions {
+    pub(crate) durability: Option<Durability>,
+    pub(crate) wal: bool,
+}
+
+impl WriteOptions {
+    /// The database's default durability, with the log.
+    pub const fn new() -> Self {
+        WriteOptions { durability: None, wal: true }
+    }
+
+    /// [`Durability::Sync`].
+    pub const fn sync() -> Self {
+        Self::new().with_durability(Durability::Sync)
+    }
+
+    /// With or without the write-ahead log. A write without it survives a crash only once it was flushed to a table
+    /// ([`Db::flush`], [`Db::close`], or a full memtable): for bulk loads that can be repeated.
+    pub const fn wal(on: bool) -> Self {
+        Self::new().with_wal(on)
+    }
+
+    /// The same with this durability.
+    pub const fn with_durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// The same with or without the log.
+    pub const fn with_wal(mut self, on: bool) -> Self {
+        self.wal = on;
+        self
+    }
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Who does the background work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Background {
+    /// This many threads (1 to 64).
+    Threads(usize),
+    /// The thread that writes, before its call returns. With a [`seed`](Options::seed) the same operations then
+    /// give the same files, byte for byte.
+    Inline,
+}
+
+/// What an open does with a log whose end can't be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecoveryMode {
+    /// An unsynced end that a crash tore off is dropped; any other damage fails the open. The default.
+    #[default]
+    Strict,
+    /// Recovery stops at the first damage, keeps the log's rest as `*.lost` files, and opens. Writes that were
+    /// acknowledged as `Sync` may be missing: for getting at what is left.
+    PointInTime,
+}
+
+/// The settings of a database. Every setter documents unit, limits and default; [`open`](Options::open) checks them.
+///
+/// ```
+/// use esker::{Durability, Options};
+///
+/// let dir = tempfile::tempdir()?;
+/// let db = Options::new()
+///     .create_if_missing(true)
+///     .memtable_size(8 << 20)
+///     .cache_size(64 << 20)
+///     .durability(Durability::Sync)
+///     .open(dir.path())?;
+/// # drop(db);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    pub(crate) create_if_missing: bool,
+    pub(crate) error_if_exists: bool,
+    pub(crate) memtable_size: usize,
+    pub(crate) cache_size: usize,
+    pub(crate) memory_limit: Option<usize>,
+    pub(crate) block_size: usize,
+    pub(crate) restart_interval: usize,
+    pub(crate) table_size: u64,
+    pub(crate) l0_trigger: usize,
+    pub(crate) base_level_size: u64,
+    pub(crate) level_ratio: u64,
+    pub(crate) wal_segment_size: u64,
+    pub(crate) bloom_bits: u32,
+    pub(crate) compression: Compression,
+    pub(crate) durability: Durability,
+    pub(crate) background: Background,
+    pub(crate) seed: Option<u64>,
+    pub(crate) recovery: RecoveryMode,
+    pub(crate) verify_reads: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            create_if_missing: true,
+            error_if_exists: false,
+            memtable_size: 64 << 20,
+            cache_size: 128 << 20,
+            memory_limit: None,
+            block_size: 4 << 10,
+            restart_interval: 16,
+            table_size: 16 << 20,
+            l0_trigger: 4,
+            base_level_size: 64 << 20,
+            level_ratio: 10,
+            wal_segment_size: 64 << 20,
+            bloom_bits: 10,
+            compression: Compression::Snappy,
+            durability: Durability::Buffered,
+            background: Background::Threads(2),
+            seed: None,
+            recovery: RecoveryMode::Strict,
+            verify_reads: false,
+        }
+    }
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
+        $($(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, value: $type) -> Self {
+            self.$name = value;
+            self
+        })*
+    };
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    setters! {
+        /// Create the database when the directory holds none. Default: true.
+        create_if_missing: bool,
+        /// Fail when the directory already holds a database. Default: false.
+        error_if_exists: bool,
+        /// Bytes of recent writes, with their overhead, that are kept in memory before they are flushed to a table.
+        /// 16 KiB to 4 GiB; default 64 MiB. Larger means fewer, larger flushes and a longer recovery. Up to five
+        /// such tables can be in memory when flushing lags.
+        memtable_size: usize,
+        /// Bytes of table blocks that are kept in memory, uncompressed. 0 or more; default 128 MiB.
+        cache_size: usize,
+        /// Target size of a data block in bytes, before compression. 256 to 1 MiB; default 4 KiB. Larger means a
+        /// better ratio and a slower cold get.
+        block_size: usize,
+        /// Entries from one restart point of a block to the next. 1 to 255; default 16. Smaller means faster gets
+        /// and larger files.
+        restart_interval: usize,
+        /// Target size of a table file in bytes. 4 KiB to 1 GiB; default 16 MiB.
+        table_size: u64,
+        /// Number of tables in level 0 at which they are compacted. 1 to 64; default 4. Writes are slowed at three
+        /// times as many, and wait at five times.
+        l0_trigger: usize,
+        /// Target size of the first level below level 0, in bytes. 4 KiB or more; default 64 MiB.
+        base_level_size: u64,
+        /// How many times larger each further level is. 2 to 100; default 10.
+        level_ratio: u64,
+        /// Bytes after which a new log segment is started, with a new memtable. 16 KiB or more; default 64 MiB.
+        wal_segment_size: u64,
+        /// Bits of Bloom filter for each key. 0 (no filter) to 64; default 10, which is 1 false positive in 100.
+        bloom_bits: u32,
+        /// Compression of data blocks. Default: [`Compression::Snappy`].
+        compression: Compression,
+        /// Durability of writes that do not say it themselves. Default: [`Durability::Buffered`].
+        durability: Durability,
+        /// Who does flushes and compactions. Default: two threads.
+        background: Background,
+        /// What an open does with a log whose end can't be read. Default: [`RecoveryMode::Strict`].
+        recovery: RecoveryMode,
+        /// Check the checksum of a block on every read, not only when it comes from the disk. Finds damage in
+        /// memory; costs about 0.2 us a get. Default: false.
+        verify_reads: bool,
+    }
+
+    /// One bound in bytes for memtables and block cache together, in place of [`memtable_size`](Self::memtable_size)
+    /// and [`cache_size`](Self::cache_size), which become upper limits: half goes to the cache, half to the active
+    /// and flushing memtables. At least 256 KiB. Default: none.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// The source of all randomness (store id, hash seed) instead of the operating system's entropy. With
+    /// [`Background::Inline`] the same seed and operations then give the same files. Default: none.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Opens the database in the directory at `path`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::open_with`].
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+        let components = Components::for_options(&self);
+        Db::open_with(path, self, components)
+    }
+
+    /// Opens a new database on a memory file system of its own.
+    ///
+    /// # Errors
+    ///
+    /// When an option is beyond its limits.
+    pub fn in_memory(self) -> Result<Db> {
+        let components = Components {
+            vfs: std::sync::Arc::new(esker_vfs::MemVfs::new()),
+            ..Components::for_options(&self)
+        };
+        Db::open_with("/db", self, components)
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let ranges = [
+            ("memtable_size", self.memtable_size as u64, 16 << 10, 4 << 30),
+            ("block_size", self.block_size as u64, 256, 1 << 20),
+            ("restart_interval", self.restart_interval as u64, 1, 255),
+            ("table_size", self.table_size, 4 << 10, 1 << 30),
+            ("l0_trigger", self.l0_trigger as u64, 1, 64),
+            ("base_level_size", self.base_level_size, 4 << 10, 1 << 50),
+            ("level_ratio", self.level_ratio, 2, 100),
+            ("wal_segment_size", self.wal_segment_size, 16 << 10, 1 << 40),
+            ("bloom_bits", u64::from(self.bloom_bits), 0, 64),
+            ("memory_limit", self.memory_limit.unwrap_or(256 << 10) as u64, 256 << 10, 1 << 50),
+        ];
+        for (name, value, least, most) in ranges {
+            if value < least || value > most {
+                return Err(Error::invalid_argument(format!(
+                    "{name} is {value}, and must be {least} to {most}"
+                )));
+            }
+        }
+        if let Background::Threads(threads) = self.background
+            && !(1..=64).contains(&threads)
+        {
+            return Err(Error::invalid_argument(format!(
+                "{threads} background threads, and there must be 1 to 64"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The memtable size after [`memory_limit`](Self::memory_limit).
+    pub(crate) fn effective_memtable_size(&self) -> usize {
+        match self.memory_limit {
+            Some(limit) => self.memtable_size.min((limit / 2 / (MAX_IMMUTABLES + 1)).max(16 << 10)),
+            None => self.memtable_size,
+        }
+    }
+
+    /// The cache size after [`memory_limit`](Self::memory_limit).
+    pub(crate) fn effective_cache_size(&self) -> usize {
+        self.memory_limit.map_or(self.cache_size, |limit| self.cache_size.min(limit / 2))
+    }
+
+    pub(crate) fn table_options(&self) -> TableOptions {
+        TableOptions {
+            block_size: self.block_size,
+            restart_interval: self.restart_interval,
+            bloom_bits: self.bloom_bits,
+            compression: self.compression,
+            ..TableOptions::default()
+        }
+    }
+
+    pub(crate) fn leveled_options(&self) -> LeveledOptions {
+        LeveledOptions {
+            l0_trigger: self.l0_trigger,
+            base_level_size: self.base_level_size,
+            level_ratio: self.level_ratio,
+            table_size: self.table_size,
+            ..LeveledOptions::default()
+        }
+    }
+}
+
+/// Memtables that may wait for their flush before writers wait for them.
+pub(crate) const MAX_IMMUTABLES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_checked() {
+        Options::new().check().unwrap();
+        let tiny = Options::new()
+            .memtable_size(16 << 10)
+            .block_size(256)
+            .table_size(4 << 10)
+            .l0_trigger(2)
+            .level_ratio(4)
+            .base_level_size(4 << 10);
+        tiny.check().unwrap();
+        for bad in [
+            Options::new().memtable_size(1),
+            Options::new().block_size(255),
+            Options::new().restart_interval(0),
+            Options::new().level_ratio(1),
+            Options::new().background(Background::Threads(0)),
+            Options::new().memory_limit(1),
+            Options::new().bloom_bits(65),
+        ] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn one_memory_limit_bounds_both() {
+        let options = Options::new().memory_limit(10 << 20);
+        assert_eq!(options.effective_cache_size(), 5 << 20);
+        assert_eq!(options.effective_memtable_size(), 1 << 20);
+    }
+}

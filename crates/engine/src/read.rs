@@ -1,0 +1,87 @@
+//! Point reads: the newest visible version of a key, from the youngest component that has one.
+//!
+//! A component that can't be read ends the lookup with its error: an older value from a deeper level would be wrong.
+
+use crate::core::Core;
+use crate::super_version::SuperVersion;
+use crate::{Error, Result};
+use esker_base::{Lookup, MAX_KEY_LEN, SequenceNumber, Slice, ValueKind, key_hash};
+
+impl Core {
+    /// The value of `key` as of `seq`, or as of now.
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8], seq: Option<SequenceNumber>) -> Result<Option<Slice>> {
+        self.check_open()?;
+        // The picture first, the visible sequence second: the other order misses writes that are flushed in between.
+        let picture = self.super_version.load();
+        let seq = seq.unwrap_or_else(|| self.visible.load());
+        self.lookup(&picture, key, seq)
+    }
+
+    /// The values of several keys as of one moment. An error is the answer for its key only.
+    pub(crate) fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        seq: Option<SequenceNumber>,
+    ) -> Vec<Result<Option<Slice>>> {
+        if let Err(error) = self.check_open() {
+            return keys.iter().map(|_| Err(error.clone())).collect();
+        }
+        let picture = self.super_version.load_full();
+        let seq = seq.unwrap_or_else(|| self.visible.load());
+        keys.iter().map(|key| self.lookup(&picture, key.as_ref(), seq)).collect()
+    }
+
+    fn lookup(&self, picture: &SuperVersion, key: &[u8], seq: SequenceNumber) -> Result<Option<Slice>> {
+        if key.len() > MAX_KEY_LEN {
+            return Ok(None);
+        }
+        let lookup = Lookup { user_key: key, hash: key_hash(self.tables.hash_seed, key), seq };
+        picture.get(0, &lookup)
+    }
+}
+
+impl SuperVersion {
+    #[inline]
+    fn get(&self, position: usize, lookup: &Lookup<'_>) -> Result<Option<Slice>> {
+        if let Some(found) = self.active.memtables[position].get(lookup) {
+            return value(found.kind, found.value);
+        }
+        for generation in &self.immutables {
+            if let Some(found) = generation.memtables[position].get(lookup) {
+                return value(found.kind, found.value);
+            }
+        }
+        let tables = &*self.keyspaces[position];
+        for table in &tables.level0 {
+            if table.meta.covers(lookup.user_key)
+                && let Some(found) = table.reader()?.get(lookup)?
+            {
+                return value(found.kind, found.value);
+            }
+        }
+        for level in &tables.levels {
+            if let Some(table) = level.find(lookup.user_key)
+                && let Some(found) = table.reader()?.get(lookup)?
+            {
+                return value(found.kind, found.value);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What an entry means for a reader.
+#[inline]
+fn value(kind: ValueKind, value: Slice) -> Result<Option<Slice>> {
+    match kind {
+        ValueKind::Put => Ok(Some(value)),
+        ValueKind::Delete => Ok(None),
+        other => Err(unsupported(other)),
+    }
+}
+
+#[cold]
+pub(crate) fn unsupported(kind: ValueKind) -> Error {
+    Error::unsupported("a table", format!("an entry of kind {}, which this build does not read", kind.name()))
+}

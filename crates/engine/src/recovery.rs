@@ -1,0 +1,370 @@
+//! Opening: from the files of a directory to a running [`Core`].
+//!
+//! ```text
+//! lock -> CURRENT -> manifest -> log, replayed into memtables, these flushed to tables
+//!      -> new log segment -> new manifest with all of that -> CURRENT -> old files removed
+//! ```
+//!
+//! Nothing of the old state is touched before the new manifest is durable, so a crash at any point of an open leaves
+//! what the next open needs. What was replayed is written anew, since what the page cache shows after a crash need not be
+//! on the device.
+
+use crate::core::{Core, CoreParts};
+use crate::event::Event;
+use crate::sink::{MadeTables, TableSink, sync_dir};
+use crate::state::{Keyspace, State};
+use crate::super_version::{Generation, KeyspaceTables};
+use crate::table_cache::{TableHandle, TableOpener};
+use crate::version_set::VersionSet;
+use crate::write::LogEnd;
+use crate::{Components, Error, ErrorKind, Options, RecoveryMode, Result};
+use esker_base::{BatchReader, FileKind, FileNumber, SequenceNumber, SplitMix64, key_hash, parse_file_name};
+use esker_compaction::{CompactionJob, DeeperTables, SnapshotStripes, Step};
+use esker_manifest::{ManifestState, ManifestWriter, Recovery, VersionEdit};
+use esker_memtable::Memtable;
+use esker_sstable::BlockCache;
+use esker_vfs::{EntryKind, FileLock, Vfs};
+use esker_wal::{LogKind, LogReplay, LogWriter, Record, RecordType, RecoverOptions, SegmentHeader};
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+impl Core {
+    /// Opens the database in `dir`.
+    pub(crate) fn open(dir: PathBuf, options: Options, components: Components) -> Result<Arc<Core>> {
+        options.check()?;
+        let vfs = Arc::clone(&components.vfs);
+        prepare_dir(vfs.as_ref(), &dir, &options)?;
+        let lock = take_lock(vfs.as_ref(), &dir)?;
+        let found = Found::read(vfs.as_ref(), &dir, &options)?;
+        let mut opening = Opening::new(&dir, &options, &components, found);
+        let replay = opening.replay_log()?;
+        let event = opening.event(&replay);
+        let core = opening.finish(&replay, lock)?;
+        core.emit(&event);
+        core.work_available();
+        Ok(core)
+    }
+}
+
+/// Makes sure that there is a directory, if one may be made.
+fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<()> {
+    match vfs.kind(dir).map_err(|error| Error::io("look at", dir, error))? {
+        Some(EntryKind::File) => {
+            return Err(Error::invalid_argument(format!("{} is a file, not a directory", dir.display())));
+        }
+        // A link to a directory is fine; what it leads to shows when the lock is taken.
+        Some(_) => return Ok(()),
+        None => {}
+    }
+    if !options.create_if_missing {
+        return Err(no_database(dir));
+    }
+    let mut missing = Vec::new();
+    for ancestor in dir.ancestors().take_while(|ancestor| !ancestor.as_os_str().is_empty()) {
+        if vfs.kind(ancestor).map_err(|error| Error::io("look at", ancestor, error))?.is_some() {
+            break;
+        }
+        missing.push(ancestor);
+    }
+    vfs.create_dir_all(dir).map_err(|error| Error::io("create", dir, error))?;
+    for made in missing.into_iter().rev() {
+        let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        sync_dir(vfs, parent)?;
+    }
+    Ok(())
+}
+
+fn no_database(dir: &Path) -> Error {
+    Error::invalid_argument(format!(
+        "there is no database in {}, and create_if_missing is off",
+        dir.display()
+    ))
+}
+
+fn take_lock(vfs: &dyn Vfs, dir: &Path) -> Result<Box<dyn FileLock>> {
+    let path = FileKind::Lock.path(dir, FileNumber(0));
+    vfs.lock(&path).map_err(|error| {
+        if error.kind() != std::io::ErrorKind::WouldBlock {
+            return Error::io("lock", &path, error);
+        }
+        // The message of a lock on disk ends with the holder's number.
+        let text = error.to_string();
+        let pid = text.rsplit(|c: char| !c.is_ascii_digit()).find(|digits| !digits.is_empty());
+        Error::new(ErrorKind::Locked { path, pid: pid.and_then(|digits| digits.parse().ok()) })
+    })
+}
+
+/// What the manifest says, or what a new store starts with.
+struct Found {
+    state: ManifestState,
+    /// A damaged last edit was left out: nothing that looks like an orphan may go.
+    keep_orphans: bool,
+}
+
+impl Found {
+    fn read(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Self> {
+        match esker_manifest::recover(vfs, dir)? {
+            Recovery::Store(_) if options.error_if_exists => {
+                Err(Error::invalid_argument(format!("there is a database in {} already", dir.display())))
+            }
+            Recovery::Store(found) => {
+                Ok(Found { keep_orphans: found.torn_tail.is_some(), state: found.state })
+            }
+            Recovery::Missing { .. } if !options.create_if_missing => Err(no_database(dir)),
+            Recovery::Missing { max_file_number_seen } => {
+                let mut rng = SplitMix64::new(options.seed.unwrap_or_else(entropy));
+                let store_id = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
+                let mut state = ManifestState::new(store_id, rng.next_u64());
+                state.next_file = FileNumber(max_file_number_seen.0 + 1).max(state.next_file);
+                Ok(Found { state, keep_orphans: false })
+            }
+        }
+    }
+}
+
+/// A number from the operating system: the standard library seeds its hashers with it.
+fn entropy() -> u64 {
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+/// An open in progress.
+struct Opening<'a> {
+    dir: &'a Path,
+    options: &'a Options,
+    components: &'a Components,
+    tables: Arc<TableOpener>,
+    /// The state that the new manifest will start with.
+    state: ManifestState,
+    keep_orphans: bool,
+    memtable: Arc<Memtable>,
+    next_file: u64,
+    last_seq: SequenceNumber,
+    batches: u64,
+}
+
+impl<'a> Opening<'a> {
+    fn new(dir: &'a Path, options: &'a Options, components: &'a Components, found: Found) -> Self {
+        let cache = components.cache.clone();
+        let tables = Arc::new(TableOpener {
+            vfs: Arc::clone(&components.vfs),
+            dir: dir.to_path_buf(),
+            store_id: found.state.store_id,
+            hash_seed: found.state.hash_seed,
+            cache: cache.unwrap_or_else(|| Arc::new(BlockCache::new(options.effective_cache_size() as u64))),
+            verify_reads: options.verify_reads,
+        });
+        Opening {
+            dir,
+            options,
+            components,
+            memtable: Arc::new(Memtable::new(found.state.hash_seed, options.effective_memtable_size())),
+            next_file: found.state.next_file.0,
+            last_seq: found.state.last_sequence,
+            batches: 0,
+            state: found.state,
+            keep_orphans: found.keep_orphans,
+            tables,
+        }
+    }
+
+    fn new_number(&mut self) -> FileNumber {
+        let number = FileNumber(self.next_file);
+        self.next_file += 1;
+        number
+    }
+
+    /// Replays the log into tables: all that was in memory when the database was closed, or crashed.
+    fn replay_log(&mut self) -> Result<LogReplay> {
+        let vfs = Arc::clone(&self.components.vfs);
+        let oldest = self.state.min_log_number();
+        let entries = vfs.list(self.dir).map_err(|error| Error::io("list", self.dir, error))?;
+        let segments = entries.iter().filter(|entry| entry.kind == EntryKind::File).filter_map(|entry| {
+            let (kind, number) = parse_file_name(&entry.name)?;
+            (kind == FileKind::Wal && number >= oldest).then_some(number)
+        });
+        let recover = RecoverOptions {
+            dir: self.dir.to_path_buf(),
+            store_id: self.state.store_id,
+            segments: segments.collect(),
+            durable: self.state.durable_sequence,
+            first_needed: self.state.last_sequence + 1,
+            mode: match self.options.recovery {
+                RecoveryMode::Strict => esker_wal::RecoveryMode::Strict,
+                RecoveryMode::PointInTime => esker_wal::RecoveryMode::PointInTime,
+            },
+        };
+        let replay = esker_wal::recover(vfs.as_ref(), &recover, |record| self.replay_record(record))?;
+        self.flush()?;
+        Ok(replay)
+    }
+
+    fn replay_record(&mut self, record: Record<'_>) -> Result<()> {
+        let fields = record.fields;
+        if fields.record_type == RecordType::Batch {
+            let payload: Arc<[u8]> = Arc::from(record.payload);
+            let mut seq = fields.first;
+            for op in BatchReader::new(&payload) {
+                let op =
+                    op.map_err(|_| Error::fatal("the log handed out a batch that is not well formed"))?;
+                if op.keyspace != 0 || !op.kind.is_supported() {
+                    return Err(Error::unsupported(
+                        self.dir.join("the log"),
+                        format!("an operation of kind {} on keyspace {}", op.kind.name(), op.keyspace),
+                    ));
+                }
+                let hash = key_hash(self.state.hash_seed, &payload[op.key.clone()]);
+                self.memtable.insert(&payload, op.key, op.value, seq, op.kind, hash);
+                seq += 1;
+            }
+            self.batches += 1;
+        }
+        self.last_seq = self.last_seq.max(fields.last());
+        if self.memtable.memory_usage() >= self.options.effective_memtable_size() {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the replayed memtable to a level-0 table. Only the new manifest, at the end, will name it.
+    fn flush(&mut self) -> Result<()> {
+        if self.memtable.is_empty() {
+            return Ok(());
+        }
+        let fresh = Arc::new(Memtable::new(self.state.hash_seed, self.options.effective_memtable_size()));
+        let full = std::mem::replace(&mut self.memtable, fresh);
+        let Some(keyspace) = self.state.keyspaces.get(&0) else {
+            return Err(Error::fatal("the default keyspace is missing"));
+        };
+        let deeper = DeeperTables::below_memtables(&keyspace.version);
+        // Nobody reads yet, so only the newest versions count.
+        let mut job = CompactionJob::flush(full.iter(), SnapshotStripes::new([], self.last_seq), deeper);
+        let mut made = MadeTables::default();
+        let next_file = std::cell::Cell::new(self.next_file);
+        let new_number = || FileNumber(next_file.replace(next_file.get() + 1));
+        let mut sink = TableSink {
+            vfs: self.components.vfs.as_ref(),
+            opener: &self.tables,
+            options: self.options.table_options(),
+            created: if self.options.seed.is_some() { 0 } else { self.components.clock.unix_millis() },
+            new_number: &new_number,
+            made: &mut made,
+        };
+        while job.step(&mut sink, usize::MAX)? == Step::More {}
+        self.next_file = next_file.get();
+        let mut edit = VersionEdit::new();
+        for table in made.finished {
+            edit.add_table(0, 0, table);
+        }
+        self.state = self.state.apply(&edit)?;
+        Ok(())
+    }
+
+    fn event(&self, replay: &LogReplay) -> Event {
+        Event::Opened {
+            replayed_batches: self.batches,
+            dropped_bytes: replay.dropped.as_ref().map_or(0, |dropped| dropped.bytes),
+            last_sequence: self.last_seq,
+        }
+    }
+
+    /// Starts the new segment and the new manifest, then lets go of what came before.
+    fn finish(mut self, replay: &LogReplay, lock: Box<dyn FileLock>) -> Result<Arc<Core>> {
+        let writer = self.start_log(replay)?;
+        let log_number = writer.header().number;
+        let manifest_number = self.new_number();
+        let ids: Vec<_> = self.state.keyspaces.keys().copied().collect();
+        let mut edit = VersionEdit::new();
+        for &id in &ids {
+            edit.set_log_number(id, log_number);
+        }
+        edit.last_sequence = Some(self.last_seq);
+        edit.durable_sequence = Some(writer.durable_sequence());
+        edit.next_file = Some(FileNumber(self.next_file));
+        self.state = self.state.apply(&edit)?;
+        let vfs = Arc::clone(&self.components.vfs);
+        sync_dir(vfs.as_ref(), self.dir)?;
+        let manifest = ManifestWriter::create(Arc::clone(&vfs), self.dir, manifest_number, &self.state)
+            .map_err(|failed| failed.error)?;
+        self.keep_lost_segments(replay)?;
+        self.remove_orphans(log_number, manifest_number);
+        let memtable_size = self.options.effective_memtable_size();
+        let active = Generation::new(log_number, self.state.hash_seed, ids.len(), memtable_size);
+        let keyspaces = self.state.keyspaces.iter().map(|(&id, keyspace)| {
+            let handle = |meta: &Arc<_>| TableHandle::new(Arc::clone(meta), &self.tables);
+            let tables = Arc::new(KeyspaceTables::new(Arc::clone(&keyspace.version), handle));
+            Keyspace { id, tables, running: Vec::new() }
+        });
+        let state = State::new(Arc::clone(&active), keyspaces.collect());
+        let durable = writer.durable_sequence();
+        let log = LogEnd { writer, unsynced: Vec::new(), last_seq: self.last_seq, skipped: None, active };
+        let core = Core::new(CoreParts {
+            dir: self.dir.to_path_buf(),
+            options: self.options.clone(),
+            components: self.components.clone(),
+            tables: self.tables,
+            log,
+            manifest: VersionSet { state: self.state, writer: Some(manifest) },
+            state,
+            visible: self.last_seq,
+            next_file: self.next_file,
+            lock,
+        });
+        core.set_log_durable(durable);
+        Ok(core)
+    }
+
+    /// Never appends to an old segment: what follows its good part may be garbage.
+    fn start_log(&mut self, replay: &LogReplay) -> Result<LogWriter> {
+        let number = self.new_number();
+        let previous = replay.end;
+        let header = SegmentHeader { kind: LogKind::Wal, store_id: self.state.store_id, number, previous };
+        let path = FileKind::Wal.path(self.dir, number);
+        let vfs = self.components.vfs.as_ref();
+        let mut writer = LogWriter::create(vfs, &path, header, previous.last_sequence)?;
+        if self.last_seq > previous.last_sequence {
+            // Tables hold numbers that the log never had, or lost.
+            writer.append_skip(previous.last_sequence + 1, self.last_seq - previous.last_sequence)?;
+        }
+        writer.previous_is_durable();
+        writer.sync()?;
+        Ok(writer)
+    }
+
+    /// After a point-in-time recovery, what was left out of the log stays under another name.
+    fn keep_lost_segments(&self, replay: &LogReplay) -> Result<()> {
+        let Some(dropped) = &replay.dropped else { return Ok(()) };
+        if self.options.recovery != RecoveryMode::PointInTime {
+            return Ok(());
+        }
+        for segment in &dropped.segments {
+            let lost = FileKind::LostWal.path(self.dir, segment.number);
+            let renamed = self.components.vfs.rename(&segment.path, &lost);
+            renamed.map_err(|error| Error::io("rename", &segment.path, error))?;
+        }
+        sync_dir(self.components.vfs.as_ref(), self.dir)
+    }
+
+    /// Removes what earlier processes left: files of ours, by their exact names, that nothing refers to. A failure is
+    /// left for the next open.
+    fn remove_orphans(&self, log: FileNumber, manifest: FileNumber) {
+        if self.keep_orphans {
+            return;
+        }
+        let live: BTreeSet<FileNumber> = self.state.table_numbers().collect();
+        let Ok(entries) = self.components.vfs.list(self.dir) else { return };
+        for entry in entries.iter().filter(|entry| entry.kind == EntryKind::File) {
+            let orphan = match parse_file_name(&entry.name) {
+                Some((FileKind::Table, number)) => !live.contains(&number),
+                Some((FileKind::Wal, number)) => number < log,
+                Some((FileKind::Manifest, number)) => number < manifest,
+                Some((FileKind::CurrentTemp, _)) => true,
+                _ => false,
+            };
+            if orphan {
+                let _ = self.components.vfs.remove(&self.dir.join(&entry.name));
+            }
+        }
+    }
+}

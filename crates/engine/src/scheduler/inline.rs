@@ -1,0 +1,63 @@
+//! Background work on the caller's stack: one thread, the same order in every run.
+
+use super::{BackgroundWork, Scheduler};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Does all work at once, on the thread that brings it.
+#[derive(Debug, Default)]
+pub struct InlineScheduler {
+    /// Set while some thread does the work; others leave it to that one.
+    busy: AtomicBool,
+    stopped: AtomicBool,
+}
+
+impl InlineScheduler {
+    /// A scheduler without threads.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn run(&self, work: &Arc<dyn BackgroundWork>) {
+        loop {
+            if self.busy.swap(true, Ordering::Acquire) {
+                return;
+            }
+            let mut worked = false;
+            while !self.stopped.load(Ordering::Relaxed) && work.step() {
+                worked = true;
+            }
+            self.busy.store(false, Ordering::Release);
+            // Work that came while we were busy was left to us: look once more after giving the flag back.
+            if !worked || self.stopped.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+}
+
+impl Scheduler for InlineScheduler {
+    fn work_available(&self, work: &Arc<dyn BackgroundWork>) {
+        self.run(work);
+    }
+
+    fn progressed(&self) {}
+
+    fn wait_for_progress(&self, work: &Arc<dyn BackgroundWork>, seen: u64) {
+        self.run(work);
+        if work.progress() == seen {
+            // Another thread does the work.
+            std::thread::yield_now();
+        }
+    }
+
+    fn delay(&self, _duration: Duration) {}
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        while self.busy.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+}

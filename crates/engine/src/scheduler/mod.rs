@@ -1,0 +1,40 @@
+//! Who does the background work: the only place where esker starts threads or waits for progress.
+
+mod inline;
+mod threads;
+
+pub use inline::InlineScheduler;
+pub use threads::ThreadScheduler;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Work that is done a step at a time.
+pub trait BackgroundWork: Send + Sync {
+    /// Does one bounded step of the most urgent work; `false` when there is nothing to do.
+    fn step(&self) -> bool;
+
+    /// A number that grows whenever something has finished that a writer may wait for.
+    fn progress(&self) -> u64;
+}
+
+/// Runs [`BackgroundWork`].
+///
+/// All calls are made without any lock held.
+pub trait Scheduler: Send + Sync + Debug {
+    /// There may be work now.
+    fn work_available(&self, work: &Arc<dyn BackgroundWork>);
+
+    /// Something has finished: wakes those who wait for it.
+    fn progressed(&self);
+
+    /// Waits until [`BackgroundWork::progress`] is no longer `seen`, or returns earlier.
+    fn wait_for_progress(&self, work: &Arc<dyn BackgroundWork>, seen: u64);
+
+    /// Holds a writer up for a moment, at most a millisecond.
+    fn delay(&self, duration: Duration);
+
+    /// No more work: returns when no step is running any more. Further calls do nothing.
+    fn stop(&self);
+}

@@ -1,0 +1,138 @@
+//! Background work on threads of its own.
+
+use super::{BackgroundWork, Scheduler};
+use esker_base::sync::{Condvar, Mutex};
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often an idle worker looks for leftovers (files that an iterator has kept) without being called.
+const HOUSEKEEPING: Duration = Duration::from_millis(500);
+
+/// Runs work on a fixed number of threads, which start with the first work and end with [`stop`](Scheduler::stop).
+pub struct ThreadScheduler {
+    shared: Arc<Shared>,
+    threads: usize,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Signalled when there is work, and at the stop.
+    work: Condvar,
+    /// Signalled when something has finished, and at the stop.
+    progress: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Grows with every call of `work_available`.
+    calls: u64,
+    stopped: bool,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl ThreadScheduler {
+    /// A scheduler that will start `threads` threads, at least one.
+    pub fn new(threads: usize) -> Self {
+        let shared = Shared { state: Mutex::default(), work: Condvar::new(), progress: Condvar::new() };
+        ThreadScheduler { shared: Arc::new(shared), threads: threads.max(1) }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the module that starts threads")]
+    fn start(&self, state: &mut State, work: &Arc<dyn BackgroundWork>) {
+        for index in 0..self.threads {
+            let shared = Arc::clone(&self.shared);
+            let work = Arc::downgrade(work);
+            let name = format!("esker-{index}");
+            // A thread that can't be had is made up for by the others, or by waiting writers.
+            if let Ok(worker) = std::thread::Builder::new().name(name).spawn(move || run(&shared, &work)) {
+                state.workers.push(worker);
+            }
+        }
+    }
+}
+
+/// A worker: steps while there is work, then sleeps until there is more.
+fn run(shared: &Shared, work: &Weak<dyn BackgroundWork>) {
+    let mut calls_seen = 0;
+    loop {
+        {
+            let mut state = shared.state.lock();
+            if state.calls == calls_seen && !state.stopped {
+                state = shared.work.wait_timeout(state, HOUSEKEEPING);
+            }
+            if state.stopped {
+                return;
+            }
+            calls_seen = state.calls;
+        }
+        let Some(work) = work.upgrade() else { return };
+        while work.step() {
+            if shared.state.lock().stopped {
+                return;
+            }
+        }
+    }
+}
+
+impl Scheduler for ThreadScheduler {
+    fn work_available(&self, work: &Arc<dyn BackgroundWork>) {
+        let mut state = self.shared.state.lock();
+        if state.stopped {
+            return;
+        }
+        if state.workers.is_empty() {
+            self.start(&mut state, work);
+        }
+        state.calls += 1;
+        let no_threads = state.workers.is_empty();
+        drop(state);
+        self.shared.work.notify_all();
+        if no_threads {
+            while work.step() {}
+        }
+    }
+
+    fn progressed(&self) {
+        drop(self.shared.state.lock());
+        self.shared.progress.notify_all();
+    }
+
+    fn wait_for_progress(&self, work: &Arc<dyn BackgroundWork>, seen: u64) {
+        let state = self.shared.state.lock();
+        // `progressed` takes the lock after the number has grown, so no wake-up is lost between this look and the
+        // wait. The time limit is for a worker that died.
+        if work.progress() == seen && !state.stopped {
+            drop(self.shared.progress.wait_timeout(state, HOUSEKEEPING));
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the module that waits")]
+    fn delay(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+
+    fn stop(&self) {
+        let workers = {
+            let mut state = self.shared.state.lock();
+            state.stopped = true;
+            std::mem::take(&mut state.workers)
+        };
+        self.shared.work.notify_all();
+        self.shared.progress.notify_all();
+        let this = std::thread::current().id();
+        for worker in workers {
+            // The last handle may be dropped by a worker itself; it ends after its step.
+            if worker.thread().id() != this {
+                let _ = worker.join();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ThreadScheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadScheduler").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}

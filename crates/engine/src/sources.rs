@@ -1,0 +1,127 @@
+//! The sources of a scan: memtables, level-0 tables, and one concatenation for each deeper level.
+
+use crate::Result;
+use crate::super_version::SuperVersion;
+use crate::table_cache::TableHandle;
+use esker_base::{ConcatIterator, ConcatSource, EntryBatch, InternalIterator, InternalKeyRef, Slice};
+use esker_memtable::MemtableIterator;
+use esker_sstable::TableIterator;
+use std::sync::Arc;
+
+/// The tables of a level, opened when a scan reaches them.
+#[derive(Debug)]
+pub(crate) struct LevelSource {
+    pub(crate) tables: Arc<[Arc<TableHandle>]>,
+    /// Whether blocks that are read go to the cache: yes for users' scans, no for compactions.
+    pub(crate) fill_cache: bool,
+}
+
+impl ConcatSource for LevelSource {
+    type Iter = TableIterator;
+
+    fn count(&self) -> usize {
+        self.tables.len()
+    }
+
+    fn find(&self, target: InternalKeyRef<'_>) -> usize {
+        self.tables.partition_point(|table| table.meta.largest.as_ref() < target)
+    }
+
+    fn open(&self, index: usize) -> Result<TableIterator> {
+        Ok(self.tables[index].reader()?.iter(self.fill_cache))
+    }
+}
+
+/// One source of a merge. An enum, so that no entry costs a virtual call.
+#[derive(Debug)]
+pub(crate) enum Child {
+    Memtable(MemtableIterator),
+    Table(TableIterator),
+    Level(ConcatIterator<LevelSource>),
+}
+
+macro_rules! each {
+    ($self:expr, $iter:ident => $call:expr) => {
+        match $self {
+            Child::Memtable($iter) => $call,
+            Child::Table($iter) => $call,
+            Child::Level($iter) => $call,
+        }
+    };
+}
+
+impl InternalIterator for Child {
+    fn seek_to_first(&mut self) -> Result<()> {
+        each!(self, iter => iter.seek_to_first())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        each!(self, iter => iter.seek_to_last())
+    }
+
+    fn seek(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
+        each!(self, iter => iter.seek(target))
+    }
+
+    fn seek_for_prev(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
+        each!(self, iter => iter.seek_for_prev(target))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        each!(self, iter => iter.next())
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        each!(self, iter => iter.prev())
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        each!(self, iter => iter.valid())
+    }
+
+    #[inline]
+    fn key(&self) -> InternalKeyRef<'_> {
+        each!(self, iter => iter.key())
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        each!(self, iter => iter.value())
+    }
+
+    #[inline]
+    fn value_slice(&self) -> Slice {
+        each!(self, iter => iter.value_slice())
+    }
+
+    fn fill(&mut self, batch: &mut EntryBatch, limit: usize) -> Result<usize> {
+        each!(self, iter => iter.fill(batch, limit))
+    }
+}
+
+impl SuperVersion {
+    /// All sources of a keyspace, the one with the newest entries first.
+    pub(crate) fn children(&self, position: usize) -> Result<Vec<Child>> {
+        let tables = &self.keyspaces[position];
+        let mut children =
+            Vec::with_capacity(1 + self.immutables.len() + tables.level0.len() + tables.levels.len());
+        for generation in std::iter::once(&self.active).chain(&self.immutables) {
+            let memtable = &generation.memtables[position];
+            // An empty sealed memtable stays empty; an empty active one only gets writes that this scan must not see.
+            if !memtable.is_empty() {
+                children.push(Child::Memtable(memtable.iter()));
+            }
+        }
+        for table in &tables.level0 {
+            children.push(Child::Table(table.reader()?.iter(true)));
+        }
+        for level in &tables.levels {
+            let source = LevelSource { tables: Arc::clone(&level.tables), fill_cache: true };
+            children.push(Child::Level(ConcatIterator::new(source)));
+        }
+        Ok(children)
+    }
+}

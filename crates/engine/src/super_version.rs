@@ -1,0 +1,73 @@
+//! [`SuperVersion`]: one immutable picture of everything that a read looks at.
+//!
+//! It is replaced as a whole whenever a memtable is sealed or a version is installed. A reader takes the picture
+//! *first* and the visible sequence number *second*: the other order could miss a write that was flushed between the
+//! two.
+
+use crate::table_cache::TableHandle;
+use esker_base::FileNumber;
+use esker_manifest::Version;
+use esker_memtable::Memtable;
+use std::sync::Arc;
+
+/// The memtables that share a log segment, one for each keyspace.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    /// The segment that holds the log of these memtables.
+    pub(crate) log: FileNumber,
+    /// By position of the keyspace.
+    pub(crate) memtables: Vec<Arc<Memtable>>,
+}
+
+impl Generation {
+    pub(crate) fn new(log: FileNumber, hash_seed: u64, keyspaces: usize, expected_bytes: usize) -> Arc<Self> {
+        let memtables = (0..keyspaces).map(|_| Arc::new(Memtable::new(hash_seed, expected_bytes))).collect();
+        Arc::new(Generation { log, memtables })
+    }
+
+    pub(crate) fn memory_usage(&self) -> usize {
+        self.memtables.iter().map(|memtable| memtable.memory_usage()).sum()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.memtables.iter().all(|memtable| memtable.is_empty())
+    }
+}
+
+/// The tables of one keyspace, with their readers.
+#[derive(Debug)]
+pub(crate) struct KeyspaceTables {
+    pub(crate) version: Arc<Version>,
+    /// Level 0, newest first.
+    pub(crate) level0: Vec<Arc<TableHandle>>,
+    /// Levels 1 and deeper that hold tables, uppermost first.
+    pub(crate) levels: Vec<LevelTables>,
+}
+
+/// A level of sorted, disjoint tables. Never empty.
+#[derive(Debug)]
+pub(crate) struct LevelTables {
+    /// 1 and up.
+    pub(crate) number: usize,
+    pub(crate) tables: Arc<[Arc<TableHandle>]>,
+}
+
+impl LevelTables {
+    /// The one table that may hold `user_key`.
+    #[inline]
+    pub(crate) fn find(&self, user_key: &[u8]) -> Option<&Arc<TableHandle>> {
+        let at = self.tables.partition_point(|table| table.meta.largest.user_key.as_slice() < user_key);
+        self.tables.get(at).filter(|table| table.meta.smallest.user_key.as_slice() <= user_key)
+    }
+}
+
+/// Everything that a read looks at.
+#[derive(Debug)]
+pub(crate) struct SuperVersion {
+    /// The memtables that take writes.
+    pub(crate) active: Arc<Generation>,
+    /// Sealed memtables that are not flushed yet, newest first.
+    pub(crate) immutables: Vec<Arc<Generation>>,
+    /// By position of the keyspace.
+    pub(crate) keyspaces: Vec<Arc<KeyspaceTables>>,
+}

@@ -1,0 +1,64 @@
+//! [`VersionSet`]: the manifest's end, and how an edit becomes the present version.
+//!
+//! The order is: check the edit against the state, append it to the manifest and sync, put the new version in place,
+//! and only then let go of what it no longer needs.
+
+use crate::core::Core;
+use crate::state::State;
+use crate::{Error, Result};
+use esker_base::{FileKind, FileNumber};
+use esker_manifest::{ManifestState, ManifestWriter, VersionEdit};
+use std::sync::Arc;
+
+/// The manifest. Guarded by [`Core::manifest`].
+#[derive(Debug)]
+pub(crate) struct VersionSet {
+    /// Everything that was logged.
+    pub(crate) state: ManifestState,
+    /// `None` after a clean close.
+    pub(crate) writer: Option<ManifestWriter>,
+}
+
+impl Core {
+    /// Logs `edit` and puts what follows from it in place; `change` runs in the same critical section of the state.
+    ///
+    /// After an error of the manifest nothing is known about what a later open will find, so the database latches and
+    /// no file is deleted any more.
+    pub(crate) fn install(&self, mut edit: VersionEdit, change: impl FnOnce(&mut State)) -> Result<()> {
+        let mut versions = self.manifest.lock();
+        edit.next_file = Some(FileNumber(self.next_file_number()));
+        let new = versions.state.apply(&edit)?;
+        self.log_edit(&mut versions, &edit, &new).inspect_err(|error| self.fail(error))?;
+        let mut state = self.state.lock();
+        for position in 0..state.keyspaces.len() {
+            let id = state.keyspaces[position].id;
+            if let Some(keyspace) = new.keyspaces.get(&id)
+                && !Arc::ptr_eq(&keyspace.version, &state.keyspaces[position].tables.version)
+            {
+                state.install(position, Arc::clone(&keyspace.version), &self.tables);
+            }
+        }
+        change(&mut state);
+        self.set_leftovers(true);
+        self.publish(&state);
+        drop(state);
+        versions.state = new;
+        Ok(())
+    }
+
+    fn log_edit(&self, versions: &mut VersionSet, edit: &VersionEdit, new: &ManifestState) -> Result<()> {
+        let Some(writer) = &mut versions.writer else { return Err(Error::closed()) };
+        if !writer.is_oversized() {
+            return writer.append(edit);
+        }
+        let old = writer.number();
+        let number = self.new_file_number();
+        let mut snapshot = new.clone();
+        snapshot.next_file = FileNumber(self.next_file_number());
+        let fresh = ManifestWriter::create(Arc::clone(&self.components.vfs), &self.dir, number, &snapshot)
+            .map_err(|failed| failed.error)?;
+        versions.writer = Some(fresh);
+        self.state.lock().obsolete_files.push((FileKind::Manifest, old));
+        Ok(())
+    }
+}

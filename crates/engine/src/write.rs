@@ -1,0 +1,234 @@
+//! What a commit does, and the log's end on which it does it.
+//!
+//! The order is: log, sync if asked, memtable, publish. A batch is visible only when all of it is in the memtable, and
+//! an `Ok` is given only after the durability that was asked for.
+
+use crate::commit::{CommitGroup, Request};
+use crate::core::Core;
+use crate::event::Event;
+use crate::stall::{Admission, StallInput, admit};
+use crate::super_version::Generation;
+use crate::{Durability, Error, Result};
+use esker_base::{BatchReader, ErrorKind, FileKind, MAX_SEQUENCE, SequenceNumber, key_hash};
+use esker_wal::{LogKind, LogWriter, SegmentHeader};
+use std::sync::Arc;
+
+/// Bytes of `Durability::Memory` writes that gather before they go to the operating system.
+const MEMORY_BUFFER: usize = 64 << 10;
+
+/// Sequence numbers that are never given out, so that no arithmetic near the end can go wrong.
+const SEQUENCE_RESERVE: u64 = 1 << 20;
+
+/// The end of the log, and the memtables that it covers. Guarded by [`Core::log`].
+#[derive(Debug)]
+pub(crate) struct LogEnd {
+    pub(crate) writer: LogWriter,
+    /// Segments before the present one that were not synced, oldest first.
+    pub(crate) unsynced: Vec<LogWriter>,
+    /// The last sequence number that was given out.
+    pub(crate) last_seq: SequenceNumber,
+    /// Numbers that were given out without the log, and which no skip record covers yet: first and count.
+    pub(crate) skipped: Option<(SequenceNumber, u64)>,
+    /// The memtables of the present segment: the same as `State::active`.
+    pub(crate) active: Arc<Generation>,
+}
+
+impl CommitGroup for Core {
+    fn commit(&self, group: &[&Request]) -> Result<()> {
+        self.admit_writer()?;
+        let mut rotated = false;
+        let result = {
+            let mut log = self.log.lock();
+            self.check_writable()?;
+            let full = if self.is_full(&log) {
+                rotated = true;
+                self.rotate(&mut log)
+            } else {
+                Ok(())
+            };
+            full.and_then(|()| self.append_group(&mut log, group))
+        };
+        if rotated {
+            self.work_available();
+        }
+        result
+    }
+}
+
+impl Core {
+    /// Slows the leader down, or holds it up, as the state of flushes and compactions demands. Those behind it in the
+    /// queue wait with it.
+    fn admit_writer(&self) -> Result<()> {
+        let mut waited: Option<(std::time::Duration, &'static str)> = None;
+        loop {
+            let seen = self.progress_now();
+            self.check_writable()?;
+            match admit(self.stall_input()) {
+                Admission::Go => break,
+                Admission::Delay(delay, cause) => {
+                    self.metrics.delayed(delay, cause);
+                    self.components.scheduler.delay(delay);
+                    break;
+                }
+                Admission::Wait(cause) => {
+                    waited.get_or_insert_with(|| (self.components.clock.now(), cause));
+                    self.work_available();
+                    self.wait_for_progress(seen);
+                }
+            }
+        }
+        if let Some((since, cause)) = waited {
+            let took = self.components.clock.now().saturating_sub(since);
+            self.metrics.stalled(took, cause);
+            self.emit(&Event::Stalled { cause, took });
+        }
+        Ok(())
+    }
+
+    fn stall_input(&self) -> StallInput {
+        let picture = self.super_version.load();
+        let l0_tables = picture.keyspaces.iter().map(|keyspace| keyspace.level0.len()).max().unwrap_or(0);
+        StallInput {
+            l0_tables,
+            l0_trigger: self.options.l0_trigger,
+            immutables: picture.immutables.len(),
+            memtable_full: picture.active.memory_usage() >= self.options.effective_memtable_size(),
+        }
+    }
+
+    fn is_full(&self, log: &LogEnd) -> bool {
+        let bytes = log.active.memory_usage();
+        bytes >= self.options.effective_memtable_size()
+            || (log.writer.len_of_all() >= self.options.wal_segment_size && !log.active.is_empty())
+    }
+
+    fn append_group(&self, log: &mut LogEnd, group: &[&Request]) -> Result<()> {
+        let count: u64 = group.iter().map(|request| u64::from(request.count)).sum();
+        let first = log.last_seq + 1;
+        if first + count > MAX_SEQUENCE - SEQUENCE_RESERVE {
+            return Err(Error::fatal("the sequence numbers are used up"));
+        }
+        let logged = self.log_group(log, group, first);
+        logged.inspect_err(|error| self.fail(error))?;
+        let mut seq = first;
+        for request in group {
+            // A failure here is a bug: the operations were checked before they were logged.
+            seq = self.apply(&log.active, request, seq).inspect_err(|error| self.fail(error))?;
+        }
+        log.last_seq += count;
+        self.visible.publish(log.last_seq);
+        self.metrics.committed(group.len() as u64, count);
+        Ok(())
+    }
+
+    /// Writes the group's records, in one piece, and syncs if one of its members asks for that.
+    fn log_group(&self, log: &mut LogEnd, group: &[&Request], first: SequenceNumber) -> Result<()> {
+        let mut seq = first;
+        let mut durability = Durability::Memory;
+        for request in group {
+            let count = u64::from(request.count);
+            if request.wal && count > 0 {
+                log.record_skip()?;
+                log.writer.append_batch(seq, count, &request.payload)?;
+            } else if count > 0 {
+                log.skip(seq, count);
+            }
+            if request.wal || request.durability == Durability::Sync {
+                durability = durability.max(request.durability);
+            }
+            seq += count;
+        }
+        match durability {
+            Durability::Sync => self.sync_log(log),
+            Durability::Memory if log.writer.buffered() < MEMORY_BUFFER => Ok(()),
+            _ => log.writer.flush(),
+        }
+    }
+
+    /// Inserts a batch into the memtables. Returns the sequence number after it.
+    fn apply(&self, active: &Generation, request: &Request, first: SequenceNumber) -> Result<SequenceNumber> {
+        let mut seq = first;
+        for op in BatchReader::new(&request.payload) {
+            let op = op.map_err(|offset| Error::fatal(format!("operation at byte {offset} of a batch")))?;
+            let hash = key_hash(self.tables.hash_seed, &request.payload[op.key.clone()]);
+            active.memtables[0].insert(&request.payload, op.key, op.value, seq, op.kind, hash);
+            seq += 1;
+        }
+        Ok(seq)
+    }
+
+    /// Makes everything in the log durable, older segments first. After a failure the outcome of the unsynced writes
+    /// is unknown, and nothing is synced again.
+    pub(crate) fn sync_log(&self, log: &mut LogEnd) -> Result<()> {
+        let oldest_needed = self.state.lock().oldest_log();
+        // What an older segment holds is in tables by now.
+        log.unsynced.retain(|segment| segment.header().number >= oldest_needed);
+        for segment in &mut log.unsynced {
+            segment.sync().map_err(unknown)?;
+        }
+        log.unsynced.clear();
+        log.writer.previous_is_durable();
+        log.record_skip()?;
+        log.writer.sync().map_err(unknown)?;
+        self.set_log_durable(log.writer.durable_sequence());
+        Ok(())
+    }
+
+    /// Seals the active memtables and starts a new log segment with new ones. The caller tells the scheduler.
+    pub(crate) fn rotate(&self, log: &mut LogEnd) -> Result<()> {
+        log.record_skip().and_then(|()| log.writer.flush()).inspect_err(|error| self.fail(error))?;
+        let number = self.new_file_number();
+        let previous = log.writer.end();
+        let header = SegmentHeader { kind: LogKind::Wal, store_id: self.tables.store_id, number, previous };
+        let writer = self.create_segment(header, log.writer.durable_sequence())?;
+        let memtable_size = self.options.effective_memtable_size();
+        let fresh = Generation::new(number, self.tables.hash_seed, log.active.memtables.len(), memtable_size);
+        let sealed = std::mem::replace(&mut log.active, fresh);
+        log.unsynced.push(std::mem::replace(&mut log.writer, writer));
+        let mut state = self.state.lock();
+        state.immutables.insert(0, sealed);
+        state.active = Arc::clone(&log.active);
+        self.publish(&state);
+        Ok(())
+    }
+
+    /// Creates a log segment whose name is durable. A half-made one is removed again, so that the chain of segments
+    /// stays whole.
+    fn create_segment(&self, header: SegmentHeader, durable: SequenceNumber) -> Result<LogWriter> {
+        let vfs = &self.components.vfs;
+        let path = self.file_path(FileKind::Wal, header.number);
+        let created = LogWriter::create(vfs.as_ref(), &path, header, durable).and_then(|writer| {
+            vfs.sync_dir(&self.dir).map(|()| writer).map_err(|e| Error::io("sync", &self.dir, e))
+        });
+        created.inspect_err(|error| {
+            if let Err(remove) = vfs.remove(&path)
+                && remove.kind() != std::io::ErrorKind::NotFound
+            {
+                self.fail(error);
+            }
+        })
+    }
+}
+
+impl LogEnd {
+    /// Remembers sequence numbers that go without the log.
+    fn skip(&mut self, first: SequenceNumber, count: u64) {
+        match &mut self.skipped {
+            Some((_, skipped)) => *skipped += count,
+            None => self.skipped = Some((first, count)),
+        }
+    }
+
+    /// Records the numbers that went without the log, so that a gap in the log is always damage.
+    pub(crate) fn record_skip(&mut self) -> Result<()> {
+        if let Some((first, count)) = self.skipped.take() {
+            self.writer.append_skip(first, count)?;
+        }
+        Ok(())
+    }
+}
+
+/// The error of a failed sync: the writer says `WriteUnknown` itself once it is poisoned.
+fn unknown(error: Error) -> Error {
+    if matches!(error.kind(), ErrorKind::WriteUnknown { .. }) { error } else { Error::write_unknown(error) }
+}
