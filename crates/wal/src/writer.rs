@@ -47,8 +47,12 @@ pub struct LogWriter {
     flushed: SequenceNumber,
     /// Last number of this segment that a successful sync covered.
     synced: SequenceNumber,
+    /// Length of the file that a successful sync covered.
+    synced_len: u64,
     /// What was known to be durable when the segment was created.
     durable_before: SequenceNumber,
+    /// Whether all earlier segments are synced to their ends.
+    previous_durable: bool,
     poison: Option<Error>,
 }
 
@@ -62,9 +66,8 @@ pub struct Mark {
 impl LogWriter {
     /// Creates the segment's file, which must not exist, and writes the header.
     ///
-    /// `durable` is the highest number known to be durable in earlier segments (or in tables). While it is below the
-    /// predecessor's last one, syncs of this segment prove nothing about the whole log: see
-    /// [`previous_is_durable`](Self::previous_is_durable).
+    /// `durable` is the highest number known to be durable so far, in earlier segments or in tables. Syncs of this segment
+    /// don't raise it before the caller has said that [`previous_is_durable`](Self::previous_is_durable).
     ///
     /// Nothing is synced. The caller syncs the directory before it promises anything that this segment holds (M3); the
     /// first [`sync`](Self::sync) covers the header.
@@ -88,7 +91,9 @@ impl LogWriter {
             last,
             flushed: last,
             synced: last,
+            synced_len: 0,
             durable_before: durable.min(last),
+            previous_durable: header.previous.number.0 == 0,
             poison: None,
         })
     }
@@ -172,6 +177,7 @@ impl LogWriter {
             return Err(self.poison(Error::io("sync", &self.path, error)));
         }
         self.synced = self.flushed;
+        self.synced_len = self.written;
         Ok(())
     }
 
@@ -183,6 +189,7 @@ impl LogWriter {
             return self.poison(error);
         }
         self.synced = self.flushed;
+        self.synced_len = self.written;
         error
     }
 
@@ -216,9 +223,17 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Tells the writer that all earlier segments are synced to their ends, so that its own syncs count (F7).
+    /// Tells the writer that every earlier segment that a recovery would need is synced to its end, so that its own syncs
+    /// count (F7): because the segment before [`is_durable`](Self::is_durable), or because tables have all that is older.
     pub fn previous_is_durable(&mut self) {
-        self.durable_before = self.header.previous.last_sequence;
+        self.previous_durable = true;
+    }
+
+    /// Whether everything given to the file, header included, and everything before it is durable.
+    ///
+    /// An empty segment counts too: its header links the segments around it.
+    pub fn is_durable(&self) -> bool {
+        self.previous_durable && self.synced_len == self.written
     }
 
     /// The header of the segment.
@@ -261,11 +276,7 @@ impl LogWriter {
     /// may promise.
     #[inline]
     pub fn durable_sequence(&self) -> SequenceNumber {
-        if self.durable_before < self.header.previous.last_sequence {
-            self.durable_before
-        } else {
-            self.synced
-        }
+        if self.previous_durable { self.synced } else { self.durable_before }
     }
 
     /// The error that poisoned the writer.

@@ -47,10 +47,12 @@ pub struct RecoverOptions {
     pub dir: PathBuf,
     /// The store they belong to.
     pub store_id: u128,
-    /// The numbers of the segments that the directory has, in any order. Obsolete ones do no harm.
+    /// The numbers of the segments that the directory has, in any order, from the manifest's log number on. Older ones
+    /// must be left out: a power loss after their removal may bring some of them back and others not, and then what an
+    /// earlier recovery dropped could pass for the log. Others that are not needed do no harm.
     pub segments: Vec<FileNumber>,
-    /// The durable sequence that the manifest recorded: a past [`LogWriter::durable_sequence`](crate::LogWriter::
-    /// durable_sequence), *not* the last sequence of a flushed table, which says nothing about the log.
+    /// The durable sequence that the manifest recorded, as [`LogWriter`](crate::LogWriter) gave it. *Not* the last sequence
+    /// of a flushed table, which says nothing about the log: a log that a power loss tore below it would be refused.
     pub durable: SequenceNumber,
     /// The first sequence number that some keyspace's tables don't have (W7). Older records are not handed out.
     pub first_needed: SequenceNumber,

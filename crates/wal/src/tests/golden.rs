@@ -74,6 +74,7 @@ fn golden_manifest_framing_is_read() {
         previous: SegmentEnd { number: FileNumber(3), length: 4_096, last_sequence: 17 },
     };
     let mut writer = LogWriter::create(&vfs, &path(4), header, 17).unwrap();
+    writer.previous_is_durable();
     writer.append_edit(18, b"snapshot").unwrap();
     writer.sync().unwrap();
     writer.append_edit(19, b"").unwrap();
@@ -89,4 +90,21 @@ fn golden_manifest_framing_is_read() {
     assert_eq!((record.fields.first, record.fields.durable, record.payload), (19, 18, &b""[..]));
     assert!(reader.next_record().unwrap().is_none());
     assert!(LogReader::open(&stored, &path(4), LogKind::Wal).unwrap_err().is_corruption());
+}
+
+/// The dumps in the description are the golden files.
+#[test]
+fn the_worked_example_is_the_golden_log() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format/wal.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for (name, rows) in [("000001.wal", 8), ("000002.wal", 6)] {
+        let bytes = std::fs::read(golden(name)).unwrap();
+        for (row, bytes) in bytes.chunks(16).enumerate().take(rows) {
+            let hex: String = bytes.iter().enumerate().fold(String::new(), |hex, (at, byte)| {
+                format!("{hex}{}{byte:02x}", if at > 0 && at % 2 == 0 { " " } else { "" })
+            });
+            let line = format!("{:08x}: {hex}", row * 16);
+            assert!(page.contains(&line), "{name}: {line}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Tests of the crate that need more than one module.
 
+mod crash;
 mod damage;
 mod golden;
 mod patched;

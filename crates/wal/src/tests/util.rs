@@ -94,15 +94,11 @@ impl Log {
     /// Starts the next segment.
     pub fn rotate(&mut self) {
         let (end, durable) = (self.writer.end(), self.writer.durable_sequence());
-        self.start(end, durable);
-    }
-
-    /// Starts a new segment after one that ends like this.
-    pub fn start(&mut self, end: SegmentEnd, durable: SequenceNumber) {
+        let all = self.writer.is_durable();
         let number = self.segments.last().unwrap().0 + 1;
         self.writer = LogWriter::create(&self.vfs, &path(number), header(number, end), durable).unwrap();
         self.segments.push((number, end.last_sequence + 1));
-        if durable == end.last_sequence {
+        if all {
             self.writer.previous_is_durable();
         }
     }
