@@ -122,7 +122,8 @@ impl VersionEdit {
         self
     }
 
-    /// Sets the oldest log segment that a keyspace still needs.
+    /// Sets the oldest log segment that a keyspace still needs. The segment must exist, durably, before the edit is
+    /// logged: recovery takes its absence behind a torn edit for damage.
     pub fn set_log_number(&mut self, keyspace: KeyspaceId, number: FileNumber) -> &mut Self {
         self.log_numbers.push((keyspace, number));
         self

@@ -44,3 +44,27 @@ fn golden_files_are_read_as_ever() {
         assert_eq!(content(&dump.state.unwrap()), content(&states[3]));
     }
 }
+
+/// The worked example of the format's description is the golden file, byte for byte.
+#[test]
+fn the_described_example_is_the_golden_file() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format/manifest.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let mut bytes = Vec::new();
+    for line in page.lines() {
+        let Some((offset, rest)) = line.split_once("  ") else { continue };
+        if offset.len() != 8 || !offset.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            continue;
+        }
+        assert_eq!(usize::from_str_radix(offset, 16).unwrap(), bytes.len(), "{line}");
+        let hex = rest.split_once("   ").map_or(rest, |(hex, _)| hex);
+        bytes.extend(
+            hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap_or_else(|_| panic!("{line}"))),
+        );
+    }
+    assert_eq!(bytes, std::fs::read(golden("MANIFEST-000002")).unwrap());
+    for name in ["CURRENT.open", "CURRENT.closed"] {
+        let text = std::fs::read_to_string(golden(name)).unwrap();
+        assert!(page.contains(&format!("```text\n{text}```")), "{name}");
+    }
+}
