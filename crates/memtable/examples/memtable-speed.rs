@@ -1,4 +1,4 @@
-//! Speed of a memtable beside a bare skiplist of the same entries: nanoseconds an operation.
+//! Speed of a memtable beside a bare skiplist of the same entries: nanoseconds an operation, the least of five rounds.
 //!
 //! `cargo run --release -p esker-memtable --example memtable-speed`
 #![allow(clippy::disallowed_methods, reason = "measures time")]
@@ -50,6 +50,7 @@ fn memtable(entries: usize, buffers: &[Arc<[u8]>], probes: &[[u8; 16]]) -> Vec<(
             assert_eq!(black_box(table.get(&lookup)).is_none(), missing);
         }
     };
+    get(false);
     results.push(("get hit", time(probes.len(), || get(false))));
     results.push(("get miss", time(probes.len(), || get(true))));
     results.push(("get_ref hit", {
@@ -157,7 +158,7 @@ fn main() {
             for (place, (what, _)) in rounds[0].iter().enumerate() {
                 let mut values: Vec<_> = rounds.iter().map(|round| round[place].1).collect();
                 values.sort_by(f64::total_cmp);
-                print!("  {what} {:.0}", values[ROUNDS / 2]);
+                print!("  {what} {:.0}", values[0]);
             }
             println!();
         }

@@ -6,7 +6,7 @@
 
 use crate::entries::Entry;
 use crate::mem_key::MemKey;
-use crate::ordered::{Direction, OrderedMem, RUN_MAX, Run};
+use crate::ordered::{Direction, RUN_MAX, Run};
 use crate::{Memtable, entries::pack};
 use esker_base::{EntryBatch, InternalIterator, InternalKeyRef, Result, Slice};
 use std::fmt;
@@ -14,7 +14,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// Entries of the first run after a seek. Later ones are larger: a short scan should not pay for a long one.
-const RUN_FIRST: usize = 8;
+const RUN_FIRST: usize = 16;
 
 /// An iterator over all versions in a memtable. It holds the memtable, and may be sent to other threads.
 pub struct MemtableIterator {
@@ -25,14 +25,12 @@ pub struct MemtableIterator {
     at: usize,
     /// Entries to ask for next.
     limit: usize,
-    /// Whether `run` ends where the memtable does.
-    last: bool,
 }
 
 impl MemtableIterator {
     pub(crate) fn new(table: Arc<Memtable>) -> Self {
         let direction = Direction::Forward;
-        MemtableIterator { table, run: Run::new(), direction, at: 0, limit: RUN_FIRST, last: false }
+        MemtableIterator { table, run: Run::new(), direction, at: 0, limit: RUN_FIRST }
     }
 
     #[inline]
@@ -41,10 +39,9 @@ impl MemtableIterator {
     }
 
     fn fill(&mut self, from: Bound<&MemKey<'_>>, direction: Direction) {
-        self.table.order().fill(from, direction, self.limit, &mut self.run);
+        self.table.fill(from, direction, self.limit, &mut self.run);
         self.direction = direction;
         self.at = 0;
-        self.last = self.run.as_slice().len() < self.limit;
     }
 
     /// Fills the first run after a seek.
@@ -56,14 +53,10 @@ impl MemtableIterator {
     /// Fills the run that follows the present entry.
     #[cold]
     fn refill(&mut self, direction: Direction) {
-        if self.last && direction == self.direction {
-            self.at = self.run.as_slice().len();
-            return;
-        }
-        self.limit = if direction == self.direction { RUN_MAX.min(self.limit * 2) } else { RUN_FIRST };
+        self.limit = if direction == self.direction { RUN_MAX } else { RUN_FIRST };
         let table = Arc::clone(&self.table);
-        let entry = table.entries().get(self.run.as_slice()[self.at]);
-        self.fill(Bound::Excluded(&MemKey::lookup(entry.user_key(), entry.packed())), direction);
+        let index = self.run.as_slice()[self.at];
+        self.fill(Bound::Excluded(&MemKey::of(table.entries().get(index), index)), direction);
     }
 
     #[inline]

@@ -20,12 +20,15 @@
 //! | `iter` | [`MemtableIterator`] |
 //! | `entries` | the entries themselves, appended and never moved |
 //! | `hash_index` | from the hash of a key to its newest entry |
-//! | `ordered` | the order: a trait, and the skiplist behind it |
-//! | `mem_key` | what the skiplist compares |
+//! | `ordered` | the order of the entries, as a trait |
+//! | `leaf_list`, `leaf` | what is behind it: a skiplist of leaves |
+//! | `mem_key` | what it compares |
 
 mod entries;
 mod hash_index;
 mod iter;
+mod leaf;
+mod leaf_list;
 mod mem_key;
 mod memtable;
 mod ordered;

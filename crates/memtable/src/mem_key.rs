@@ -1,10 +1,10 @@
-//! [`MemKey`]: what the ordered structure compares, with the first 16 bytes of the user key inline.
+//! Keys as the order compares them, with the first 16 bytes of the user key inline.
 //!
-//! Most comparisons are decided by the two words of the head and touch nothing but the node. A lookup borrows its key
-//! (`MemKey<'a>` over the caller's bytes) and allocates nothing; a stored one shares the buffer of its batch, and only
-//! if it is longer than its head.
+//! Most comparisons are decided by the two words of the head and touch nothing else. There are three forms of a key:
+//! [`ShortKey`] finds the rest of its bytes through its entry, [`MemKey`] borrows them (a lookup allocates nothing), and
+//! [`StoredKey`] shares the buffer of its batch, so that a skiplist can order it by itself.
 
-use esker_base::InternalKeyRef;
+use crate::entries::{Entry, EntryStore};
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,25 +12,16 @@ use std::sync::Arc;
 /// Bytes of the user key that are inline.
 pub(crate) const HEAD: usize = 16;
 
-/// A version of a user key: user key ascending, newest first.
-#[derive(Debug)]
-pub(crate) struct MemKey<'a> {
+/// The inline part of a key, and where the rest is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ShortKey {
     /// The first 16 bytes, big-endian, zeros after the end.
     head: [u64; 2],
     /// `seq << 8 | kind`.
     packed: u64,
-    bytes: KeyBytes<'a>,
-    len: u16,
     /// Index of the entry; 0 in a lookup.
     index: u32,
-}
-
-/// The whole user key, when the head doesn't hold it.
-#[derive(Debug)]
-enum KeyBytes<'a> {
-    InHead,
-    Borrowed(&'a [u8]),
-    Shared { owner: Arc<[u8]>, start: u32 },
+    len: u16,
 }
 
 #[inline]
@@ -44,13 +35,89 @@ fn head_of(user_key: &[u8]) -> [u64; 2] {
     [u64::from_be_bytes(words[0]), u64::from_be_bytes(words[1])]
 }
 
+impl ShortKey {
+    #[inline]
+    fn new(user_key: &[u8], packed: u64, index: u32) -> Self {
+        let len = u16::try_from(user_key.len()).unwrap_or(u16::MAX);
+        ShortKey { head: head_of(user_key), packed, index, len }
+    }
+
+    /// The key of an entry.
+    #[inline]
+    pub(crate) fn of(entry: &Entry, index: u32) -> Self {
+        Self::new(entry.user_key(), entry.packed(), index)
+    }
+
+    /// Index of the entry.
+    #[inline]
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// User key ascending, newest first. `tails` compares what follows the heads; it is called only if both keys are
+    /// longer than that. Else, with equal heads, one key is a prefix of the other and the lengths decide.
+    #[inline]
+    fn cmp_with(&self, other: &Self, tails: impl FnOnce() -> Ordering) -> Ordering {
+        if self.head[0] != other.head[0] {
+            return self.head[0].cmp(&other.head[0]);
+        }
+        if self.head[1] != other.head[1] {
+            return self.head[1].cmp(&other.head[1]);
+        }
+        let user_key =
+            if usize::from(self.len.min(other.len)) <= HEAD { self.len.cmp(&other.len) } else { tails() };
+        user_key.then_with(|| other.packed.cmp(&self.packed))
+    }
+
+    /// Compares two keys of entries.
+    #[inline]
+    pub(crate) fn cmp_in(&self, other: &Self, entries: &EntryStore) -> Ordering {
+        self.cmp_with(other, || {
+            let tail = |key: &Self| &entries.get(key.index).user_key()[HEAD..];
+            tail(self).cmp(tail(other))
+        })
+    }
+
+    /// Compares the key of an entry with a key that has its bytes.
+    #[inline]
+    pub(crate) fn cmp_to(&self, other: &MemKey<'_>, entries: &EntryStore) -> Ordering {
+        self.cmp_with(&other.short, || entries.get(self.index).user_key()[HEAD..].cmp(other.tail()))
+    }
+}
+
+/// A key with its bytes.
+#[derive(Debug)]
+pub(crate) struct MemKey<'a> {
+    short: ShortKey,
+    bytes: KeyBytes<'a>,
+}
+
+/// The whole user key, when the head doesn't hold it.
+#[derive(Debug)]
+enum KeyBytes<'a> {
+    InHead,
+    Borrowed(&'a [u8]),
+    Shared { owner: Arc<[u8]>, start: u32 },
+}
+
 impl<'a> MemKey<'a> {
     /// A key to look for. Keys beyond the longest that can be stored compare as they should, too.
     #[inline]
     pub(crate) fn lookup(user_key: &'a [u8], packed: u64) -> Self {
         let bytes = if user_key.len() <= HEAD { KeyBytes::InHead } else { KeyBytes::Borrowed(user_key) };
-        let len = u16::try_from(user_key.len()).unwrap_or(u16::MAX);
-        MemKey { head: head_of(user_key), packed, bytes, len, index: 0 }
+        MemKey { short: ShortKey::new(user_key, packed, 0), bytes }
+    }
+
+    /// The key of an entry, borrowed.
+    #[inline]
+    pub(crate) fn of(entry: &'a Entry, index: u32) -> Self {
+        MemKey { short: ShortKey::of(entry, index), ..Self::lookup(entry.user_key(), 0) }
+    }
+
+    /// The inline part.
+    #[inline]
+    pub(crate) fn short(&self) -> &ShortKey {
+        &self.short
     }
 
     #[inline]
@@ -60,33 +127,16 @@ impl<'a> MemKey<'a> {
             KeyBytes::Borrowed(user_key) => &user_key[HEAD..],
             KeyBytes::Shared { owner, start } => {
                 let start = *start as usize;
-                &owner[start + HEAD..start + usize::from(self.len)]
+                &owner[start + HEAD..start + usize::from(self.short.len)]
             }
         }
-    }
-
-    /// Equal heads: either one is no longer than the head, then it is a prefix of the other; or the tails decide.
-    #[inline]
-    fn cmp_after_head(&self, other: &Self) -> Ordering {
-        let user_key = if usize::from(self.len.min(other.len)) <= HEAD {
-            self.len.cmp(&other.len)
-        } else {
-            self.tail().cmp(other.tail())
-        };
-        user_key.then_with(|| other.packed.cmp(&self.packed))
     }
 }
 
 impl Ord for MemKey<'_> {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
-        if self.head[0] != other.head[0] {
-            return self.head[0].cmp(&other.head[0]);
-        }
-        if self.head[1] != other.head[1] {
-            return self.head[1].cmp(&other.head[1]);
-        }
-        self.cmp_after_head(other)
+        self.short.cmp_with(&other.short, || self.tail().cmp(other.tail()))
     }
 }
 
@@ -106,29 +156,21 @@ impl PartialEq for MemKey<'_> {
 
 impl Eq for MemKey<'_> {}
 
-/// A key in the skiplist. A type of its own, so that it can be borrowed as a [`MemKey`] of any lifetime: that is what
+/// A key in a skiplist. A type of its own, so that it can be borrowed as a [`MemKey`] of any lifetime: that is what
 /// lets a lookup borrow its bytes, in safe code.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StoredKey(MemKey<'static>);
 
 impl StoredKey {
-    /// A stored key; `owner` holds its bytes from `start`.
-    #[inline]
-    pub(crate) fn new(key: InternalKeyRef<'_>, owner: (&Arc<[u8]>, u32), index: u32) -> Self {
-        let bytes = if key.user_key.len() <= HEAD {
+    /// The key of an entry.
+    pub(crate) fn of(entry: &Entry, index: u32) -> Self {
+        let bytes = if entry.user_key().len() <= HEAD {
             KeyBytes::InHead
         } else {
-            KeyBytes::Shared { owner: Arc::clone(owner.0), start: owner.1 }
+            let (owner, start) = entry.owner();
+            KeyBytes::Shared { owner: Arc::clone(owner), start }
         };
-        let len = u16::try_from(key.user_key.len()).expect("the entry has checked the length");
-        let packed = crate::entries::pack(key.seq, key.kind);
-        StoredKey(MemKey { head: head_of(key.user_key), packed, bytes, len, index })
-    }
-
-    /// Index of the entry.
-    #[inline]
-    pub(crate) fn index(&self) -> u32 {
-        self.0.index
+        StoredKey(MemKey { short: ShortKey::of(entry, index), bytes })
     }
 }
 
@@ -143,17 +185,30 @@ impl<'a> Borrow<MemKey<'a>> for StoredKey {
 mod tests {
     use super::*;
     use crate::entries::pack;
-    use esker_base::ValueKind;
+    use esker_base::{InternalKeyRef, ValueKind};
     use proptest::prelude::*;
 
-    fn stored(user_key: &[u8], seq: u64, kind: ValueKind) -> StoredKey {
-        let owner: Arc<[u8]> = Arc::from([b"xyz", user_key].concat());
-        StoredKey::new(InternalKeyRef::new(user_key, seq, kind), (&owner, 3), 1)
+    /// Compares two keys in all forms.
+    fn compare(a: InternalKeyRef<'_>, b: InternalKeyRef<'_>) -> Ordering {
+        let entries = EntryStore::default();
+        for (index, key) in [a, b].into_iter().enumerate() {
+            let owner: Arc<[u8]> = Arc::from([b"xyz", key.user_key].concat());
+            let entry = Entry::new(&owner, 3..owner.len(), 0..0, pack(key.seq, key.kind));
+            entries.put(index as u32, entry);
+        }
+        let (x, y) = (ShortKey::of(entries.get(0), 0), ShortKey::of(entries.get(1), 1));
+        let (p, q) = (StoredKey::of(entries.get(0), 0), StoredKey::of(entries.get(1), 1));
+        let order = x.cmp_in(&y, &entries);
+        assert_eq!(x.cmp_to(&MemKey::lookup(b.user_key, pack(b.seq, b.kind)), &entries), order);
+        assert_eq!(MemKey::lookup(a.user_key, pack(a.seq, a.kind)).cmp(q.borrow()), order);
+        assert_eq!(MemKey::of(entries.get(0), 0).cmp(&MemKey::of(entries.get(1), 1)), order);
+        assert_eq!(p.cmp(&q), order);
+        order
     }
 
     #[test]
-    fn a_key_takes_56_bytes() {
-        assert_eq!(size_of::<StoredKey>(), 56);
+    fn sizes_of_keys() {
+        assert_eq!((size_of::<ShortKey>(), size_of::<StoredKey>()), (32, 56));
     }
 
     /// Keys that are equal but for zeros and lengths around the end of the head.
@@ -167,10 +222,8 @@ mod tests {
         }
         for a in &keys {
             for b in &keys {
-                let expected = a.cmp(b);
-                let (x, y) = (stored(a, 7, ValueKind::Put), stored(b, 7, ValueKind::Put));
-                assert_eq!(x.cmp(&y), expected, "{a:?} {b:?}");
-                assert_eq!(MemKey::lookup(a, pack(7, ValueKind::Put)).cmp(y.borrow()), expected);
+                let key = |user_key| InternalKeyRef::new(user_key, 7, ValueKind::Put);
+                assert_eq!(compare(key(a), key(b)), a.cmp(b), "{a:?} {b:?}");
             }
         }
     }
@@ -183,9 +236,8 @@ mod tests {
         ) {
             let (a, b) = ([vec![1; shared], a].concat(), [vec![1; shared], b].concat());
             let kind = if put { ValueKind::Put } else { ValueKind::Delete };
-            let expected = InternalKeyRef::new(&a, s, kind).cmp(&InternalKeyRef::new(&b, t, ValueKind::Put));
-            prop_assert_eq!(stored(&a, s, kind).cmp(&stored(&b, t, ValueKind::Put)), expected);
-            prop_assert_eq!(MemKey::lookup(&a, pack(s, kind)).cmp(stored(&b, t, ValueKind::Put).borrow()), expected);
+            let (a, b) = (InternalKeyRef::new(&a, s, kind), InternalKeyRef::new(&b, t, ValueKind::Put));
+            prop_assert_eq!(compare(a, b), a.cmp(&b));
         }
     }
 }

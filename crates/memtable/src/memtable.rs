@@ -15,12 +15,13 @@
 use crate::MemtableIterator;
 use crate::entries::{Entry, EntryStore, NONE, pack};
 use crate::hash_index::{HashIndex, HashWriter};
-use crate::mem_key::{MemKey, StoredKey};
-use crate::ordered::{OrderedMem, SkipListMem};
+use crate::leaf_list::LeafList;
+use crate::mem_key::MemKey;
+use crate::ordered::{Direction, OrderedMem, Run};
 use esker_base::sync::Mutex;
 use esker_base::{Lookup, SequenceNumber, Slice, ValueKind, key_hash};
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -59,7 +60,7 @@ pub struct FoundRef<'a> {
 pub struct Memtable {
     entries: EntryStore,
     index: HashIndex,
-    order: SkipListMem,
+    order: LeafList,
     writer: Mutex<Writer>,
     /// Set when versions of a key did not come in ascending order: lookups then use the order, not the hash index.
     disordered: AtomicBool,
@@ -91,7 +92,7 @@ impl Memtable {
             memory: AtomicUsize::new(size_of::<Memtable>() + index.bytes()),
             entries: EntryStore::default(),
             index,
-            order: SkipListMem::new(),
+            order: LeafList::new(),
             writer: Mutex::new(Writer::default()),
             disordered: AtomicBool::new(false),
             hash_seed,
@@ -134,21 +135,26 @@ impl Memtable {
         let (seq, kind) = (entry.seq(), entry.kind());
         let newest = self.index.find(hash, |other| self.entries.get(other).user_key() == entry.user_key());
         let ascending = newest.is_none_or(|newest| self.entries.get(newest).packed() < entry.packed());
-        let stored = StoredKey::new(entry.key(), entry.owner(), index);
+        if !ascending && self.contains(&entry) {
+            return;
+        }
         let mut memory = self.owner_bytes(writer, &entry);
         memory += self.entries.put(index, entry.after(newest.unwrap_or(NONE)));
         writer.entries += 1;
-        let new = self.order.insert(stored);
+        self.order.insert(&self.entries, index);
         if ascending {
             memory += self.put_in_index(writer, hash, index, newest);
-        } else if new {
+        } else {
             self.disordered.store(true, Ordering::Relaxed);
         }
-        if new {
-            memory += self.order.bytes_per_entry();
-            self.count(seq, kind);
-        }
         self.memory.store(self.memory.load(Ordering::Relaxed) + memory, Ordering::Relaxed);
+        self.count(seq, kind);
+    }
+
+    #[cold]
+    fn contains(&self, entry: &Entry) -> bool {
+        let key = MemKey::of(entry, 0);
+        self.first_at(&key).is_some_and(|found| found.key() == entry.key())
     }
 
     fn put_in_index(&self, writer: &mut Writer, hash: u64, index: u32, newest: Option<u32>) -> usize {
@@ -234,13 +240,25 @@ impl Memtable {
     fn search(&self, lookup: &Lookup<'_>) -> Option<&Entry> {
         // Saturates: a sequence number beyond the largest sees everything.
         let packed = pack(lookup.seq.min(esker_base::MAX_SEQUENCE), ValueKind::Delete) | 0xff;
-        let index = self.order.first_at(&MemKey::lookup(lookup.user_key, packed))?;
-        Some(self.entries.get(index)).filter(|entry| entry.user_key() == lookup.user_key)
+        let found = self.first_at(&MemKey::lookup(lookup.user_key, packed))?;
+        (found.user_key() == lookup.user_key).then_some(found)
+    }
+
+    /// The first entry at or after `key`.
+    fn first_at(&self, key: &MemKey<'_>) -> Option<&Entry> {
+        let mut run = Run::new();
+        self.order.fill(&self.entries, Bound::Included(key), Direction::Forward, 1, &mut run);
+        run.as_slice().first().map(|&index| self.entries.get(index))
     }
 
     /// An iterator, not positioned yet. It sees at least what is here now.
     pub fn iter(self: &Arc<Self>) -> MemtableIterator {
         MemtableIterator::new(Arc::clone(self))
+    }
+
+    /// Clears `run` and puts the entries after `from`, or before it, into it. For iterators.
+    pub(crate) fn fill(&self, from: Bound<&MemKey<'_>>, direction: Direction, limit: usize, run: &mut Run) {
+        self.order.fill(&self.entries, from, direction, limit, run);
     }
 
     /// The entries by index, for iterators.
@@ -249,16 +267,10 @@ impl Memtable {
         &self.entries
     }
 
-    /// The order, for iterators.
-    #[inline]
-    pub(crate) fn order(&self) -> &impl OrderedMem {
-        &self.order
-    }
-
     /// Bytes in use: structures as allocated, and each buffer once, also if only some of it belongs to this memtable.
     #[inline]
     pub fn memory_usage(&self) -> usize {
-        self.memory.load(Ordering::Relaxed)
+        self.memory.load(Ordering::Relaxed) + self.order.bytes()
     }
 
     /// Number of versions.

@@ -1,17 +1,12 @@
-//! [`OrderedMem`]: the order of a memtable's entries, and [`SkipListMem`], the skiplist behind it.
-//!
-//! The skiplist is insert-only: `get_or_insert` and reads under a guard are all that is used of the crate, because
-//! replacing and removing have windows and leaks in its released versions. A guard lives for one call and never
-//! escapes: a pinned thread would stop the reclamation of every user of the epoch collector in the process.
+//! [`OrderedMem`]: the order of a memtable's entries, so that the structure behind it can be replaced.
 
-use crate::mem_key::{MemKey, StoredKey};
-use crossbeam_epoch as epoch;
-use crossbeam_skiplist::SkipList;
+use crate::entries::EntryStore;
+use crate::mem_key::MemKey;
 use std::fmt;
 use std::ops::Bound;
 
 /// Entries in a [`Run`].
-pub(crate) const RUN_MAX: usize = 64;
+pub(crate) const RUN_MAX: usize = 160;
 
 /// A direction to walk in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,83 +37,30 @@ impl Run {
     }
 
     #[inline]
-    fn push(&mut self, index: u32) {
+    pub(crate) fn push(&mut self, index: u32) {
         self.indexes[self.len] = index;
         self.len += 1;
     }
 }
 
-/// A set of keys, ordered. Any number of threads may insert and read at the same time.
+/// Entries in order. One thread inserts at a time; any number read meanwhile, without a lock.
+///
+/// The entries are in the store, and the order refers to them by index. No guard of an epoch escapes from a call.
 pub(crate) trait OrderedMem: Send + Sync + fmt::Debug {
-    /// Adds a key. Returns whether it is new; if not, nothing changes.
-    fn insert(&self, key: StoredKey) -> bool;
+    /// Adds the entry at `index`, whose key is not here yet.
+    fn insert(&self, entries: &EntryStore, index: u32);
 
-    /// The index of the first entry at or after `key`.
-    fn first_at(&self, key: &MemKey<'_>) -> Option<u32>;
+    /// Clears `run` and puts the next entries into it: those after `from` (forward), or before it (backward). At least
+    /// one if there is one, and at most `limit`; not necessarily all up to the limit.
+    fn fill(
+        &self,
+        entries: &EntryStore,
+        from: Bound<&MemKey<'_>>,
+        direction: Direction,
+        limit: usize,
+        run: &mut Run,
+    );
 
-    /// Clears `run` and puts up to `limit` entries into it: those after `from` (forward), or before it (backward).
-    fn fill(&self, from: Bound<&MemKey<'_>>, direction: Direction, limit: usize, run: &mut Run);
-
-    /// Bytes that an entry takes, on average.
-    fn bytes_per_entry(&self) -> usize;
-}
-
-/// The order in one skiplist.
-pub(crate) struct SkipListMem {
-    list: SkipList<StoredKey, ()>,
-}
-
-impl SkipListMem {
-    pub(crate) fn new() -> Self {
-        SkipListMem { list: SkipList::new(epoch::default_collector().clone()) }
-    }
-}
-
-impl OrderedMem for SkipListMem {
-    fn insert(&self, key: StoredKey) -> bool {
-        let index = key.index();
-        let guard = epoch::pin();
-        let entry = self.list.get_or_insert(key, (), &guard);
-        let new = entry.key().index() == index;
-        entry.release(&guard);
-        new
-    }
-
-    fn first_at(&self, key: &MemKey<'_>) -> Option<u32> {
-        let guard = epoch::pin();
-        self.list.lower_bound(Bound::Included(key), &guard).map(|entry| entry.key().index())
-    }
-
-    fn fill(&self, from: Bound<&MemKey<'_>>, direction: Direction, limit: usize, run: &mut Run) {
-        run.clear();
-        let limit = limit.min(RUN_MAX);
-        let guard = epoch::pin();
-        match direction {
-            Direction::Forward => {
-                let mut at = self.list.lower_bound(from, &guard);
-                while let Some(entry) = at.filter(|_| run.len < limit) {
-                    run.push(entry.key().index());
-                    at = entry.next();
-                }
-            }
-            Direction::Backward => {
-                let mut at = self.list.upper_bound(from, &guard);
-                while let Some(entry) = at.filter(|_| run.len < limit) {
-                    run.push(entry.key().index());
-                    at = entry.prev();
-                }
-            }
-        }
-    }
-
-    fn bytes_per_entry(&self) -> usize {
-        // Reference count, a tower of 2 pointers on average, and what the allocator adds.
-        size_of::<StoredKey>() + 8 + 16 + 12
-    }
-}
-
-impl fmt::Debug for SkipListMem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SkipListMem({})", self.list.len())
-    }
+    /// Bytes allocated.
+    fn bytes(&self) -> usize;
 }

@@ -1,0 +1,194 @@
+//! [`Leaf`]: a bounded stretch of the order. A sorted base that never changes, and a short log of what came since.
+//!
+//! ```text
+//! base: [k02 k05 k07 k11 ...]  sorted, up to 128      log: [k09 k03 _ _ ...]  as they came, up to 32      high: k40
+//! ```
+//!
+//! The writer appends to the log; when that is full, the leaf is replaced by one or two with everything in the base.
+//! Readers sort the part of the log that they need, and merge.
+
+use crate::entries::EntryStore;
+use crate::mem_key::{MemKey, ShortKey};
+use crate::ordered::{Direction, RUN_MAX, Run};
+use std::cmp::Ordering::{Greater, Less};
+use std::ops::Bound;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Keys in the base of a leaf.
+const BASE_MAX: usize = 128;
+/// Keys in its log. A larger log makes inserts cheaper and scans dearer.
+const LOG_MAX: usize = 32;
+
+const _: () = assert!(BASE_MAX + LOG_MAX <= RUN_MAX);
+
+/// A stretch of the order.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    base: Box<[ShortKey]>,
+    log: [OnceLock<ShortKey>; LOG_MAX],
+    /// Keys in the log. Set by the writer after the key is there.
+    logged: AtomicUsize,
+    /// The first key that does not belong here; `None` in the last leaf.
+    high: Option<ShortKey>,
+}
+
+impl Leaf {
+    pub(crate) fn new(base: &[ShortKey], high: Option<ShortKey>) -> Self {
+        Leaf {
+            base: base.into(),
+            log: [const { OnceLock::new() }; LOG_MAX],
+            logged: AtomicUsize::new(0),
+            high,
+        }
+    }
+
+    /// Appends to the log. Returns whether that is full now. The writer only.
+    #[inline]
+    pub(crate) fn append(&self, key: ShortKey) -> bool {
+        let logged = self.logged.load(Ordering::Relaxed);
+        assert!(self.log[logged].set(key).is_ok(), "one thread inserts at a time");
+        self.logged.store(logged + 1, Ordering::Release);
+        logged + 1 == LOG_MAX
+    }
+
+    /// The first key that does not belong here.
+    #[inline]
+    pub(crate) fn high(&self) -> Option<&ShortKey> {
+        self.high.as_ref()
+    }
+
+    /// Bytes that the leaf takes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Leaf>() + size_of_val(&*self.base)
+    }
+
+    /// The leaf, or two of them, that hold the same with an empty log.
+    pub(crate) fn rebuilt(&self, entries: &EntryStore) -> (Leaf, Option<Leaf>) {
+        let mut merged = [ShortKey::default(); BASE_MAX + LOG_MAX];
+        let mut log = [ShortKey::default(); LOG_MAX];
+        let log = self.sorted_log(entries, &mut log, |_| true);
+        let mut len = 0;
+        merge(&self.base, log, entries, |key| {
+            merged[len] = *key;
+            len += 1;
+            true
+        });
+        let merged = &merged[..len];
+        if len <= BASE_MAX {
+            return (Leaf::new(merged, self.high), None);
+        }
+        // Keys that come in ascending order should leave full leaves behind.
+        let ascending = self.high.is_none()
+            && self.base.last().zip(log.first()).is_some_and(|(base, log)| base.cmp_in(log, entries) == Less);
+        let (left, right) = merged.split_at(if ascending { BASE_MAX } else { len / 2 });
+        (Leaf::new(left, Some(right[0])), Some(Leaf::new(right, self.high)))
+    }
+
+    /// The keys of the log that `wanted` takes, sorted into `buffer`.
+    #[inline]
+    fn sorted_log<'a>(
+        &self,
+        entries: &EntryStore,
+        buffer: &'a mut [ShortKey; LOG_MAX],
+        wanted: impl Fn(&ShortKey) -> bool,
+    ) -> &'a [ShortKey] {
+        let mut len = 0;
+        let logged = self.logged.load(Ordering::Acquire);
+        for key in self.log[..logged].iter().filter_map(OnceLock::get).filter(|key| wanted(key)) {
+            buffer[len] = *key;
+            len += 1;
+        }
+        let sorted = &mut buffer[..len];
+        sorted.sort_unstable_by(|a, b| a.cmp_in(b, entries));
+        sorted
+    }
+
+    /// Appends to `run` the keys after `from`, or before it, up to `limit` in all.
+    pub(crate) fn fill(
+        &self,
+        entries: &EntryStore,
+        from: Bound<&MemKey<'_>>,
+        direction: Direction,
+        limit: usize,
+        run: &mut Run,
+    ) {
+        // Whether a key is before the place where a forward walk starts, or where a backward walk does.
+        let outside = |key: &ShortKey| match (from, direction) {
+            (Bound::Unbounded, Direction::Forward) => false,
+            (Bound::Included(from), Direction::Forward) => key.cmp_to(from, entries) == Less,
+            (Bound::Excluded(from), Direction::Forward) => key.cmp_to(from, entries) != Greater,
+            (Bound::Unbounded, Direction::Backward) => true,
+            (Bound::Included(from), Direction::Backward) => key.cmp_to(from, entries) != Greater,
+            (Bound::Excluded(from), Direction::Backward) => key.cmp_to(from, entries) == Less,
+        };
+        let mut buffer = [ShortKey::default(); LOG_MAX];
+        let (before, after) = self.base.split_at(self.base.partition_point(outside));
+        let push = |key: &ShortKey| {
+            run.push(key.index());
+            run.as_slice().len() < limit
+        };
+        // Keys of the log beyond the last that the base can give are not wanted: a short scan sorts few of them.
+        match direction {
+            Direction::Forward => {
+                let enough = after.get(limit.saturating_sub(1));
+                let near = |key: &ShortKey| enough.is_none_or(|enough| key.cmp_in(enough, entries) == Less);
+                let log = self.sorted_log(entries, &mut buffer, |key| near(key) && !outside(key));
+                merge(after, log, entries, push);
+            }
+            Direction::Backward => {
+                let enough = before.len().checked_sub(limit).and_then(|at| before.get(at));
+                let near =
+                    |key: &ShortKey| enough.is_none_or(|enough| key.cmp_in(enough, entries) == Greater);
+                let log = self.sorted_log(entries, &mut buffer, |key| near(key) && outside(key));
+                merge_backward(before, log, entries, push);
+            }
+        }
+    }
+}
+
+/// Merges two sorted slices, until `push` returns false.
+#[inline]
+fn merge(
+    mut base: &[ShortKey],
+    mut log: &[ShortKey],
+    entries: &EntryStore,
+    mut push: impl FnMut(&ShortKey) -> bool,
+) {
+    while let (Some((b, base_rest)), Some((l, log_rest))) = (base.split_first(), log.split_first()) {
+        let key = if b.cmp_in(l, entries) == Less {
+            base = base_rest;
+            b
+        } else {
+            log = log_rest;
+            l
+        };
+        if !push(key) {
+            return;
+        }
+    }
+    let _ = base.iter().chain(log).all(push);
+}
+
+/// The same from the end.
+#[inline]
+fn merge_backward(
+    mut base: &[ShortKey],
+    mut log: &[ShortKey],
+    entries: &EntryStore,
+    mut push: impl FnMut(&ShortKey) -> bool,
+) {
+    while let (Some((b, base_rest)), Some((l, log_rest))) = (base.split_last(), log.split_last()) {
+        let key = if b.cmp_in(l, entries) == Greater {
+            base = base_rest;
+            b
+        } else {
+            log = log_rest;
+            l
+        };
+        if !push(key) {
+            return;
+        }
+    }
+    let _ = log.iter().chain(base).rev().all(push);
+}

@@ -1,0 +1,143 @@
+//! [`LeafList`]: the order as a skiplist of leaves, in the manner of a B-link tree.
+//!
+//! ```text
+//! first leaf          skiplist: lower bound -> leaf
+//! [ ..k40)   --------> k40 -> [k40..k77)  ----> k77 -> [k77..k90)  ----> k90 -> [k90.. )
+//! ```
+//!
+//! One node for about a hundred entries keeps the skiplist in the processor's cache, where one node an entry leaves it at a
+//! few thousand entries: searches of the order, scans, and dropping are several times faster for it.
+//!
+//! A leaf is replaced as a whole, by one atomic swap. When it is split, its upper half is inserted as a leaf of its own
+//! first, and then its lower half takes its place. So every entry can be found at any time; a reader that met the lower
+//! half too late sees by its `high` that it must look again, and finds the upper half.
+//!
+//! The skiplist is insert-only: `get_or_insert` and reads under a guard are all that is used of the crate, because
+//! replacing and removing have windows and leaks in its released versions. A guard lives for one call and never
+//! escapes: a pinned thread would stop the reclamation of every user of the epoch collector in the process.
+
+use crate::entries::EntryStore;
+use crate::leaf::Leaf;
+use crate::mem_key::{MemKey, StoredKey};
+use crate::ordered::{Direction, OrderedMem, Run};
+use arc_swap::ArcSwap;
+use crossbeam_epoch as epoch;
+use crossbeam_skiplist::SkipList;
+use std::cmp::Ordering::{Equal, Greater};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What a leaf takes beside its own bytes: a node of the skiplist with a tower of 2 on average, counts, allocator headers.
+const LEAF_OVERHEAD: usize = size_of::<StoredKey>() + 8 + 8 + 16 + 16 + 3 * 8;
+
+/// The order in leaves.
+pub(crate) struct LeafList {
+    first: ArcSwap<Leaf>,
+    rest: SkipList<StoredKey, ArcSwap<Leaf>>,
+    bytes: AtomicUsize,
+}
+
+impl LeafList {
+    pub(crate) fn new() -> Self {
+        let first = Leaf::new(&[], None);
+        LeafList {
+            bytes: AtomicUsize::new(first.bytes()),
+            first: ArcSwap::from_pointee(first),
+            rest: SkipList::new(epoch::default_collector().clone()),
+        }
+    }
+
+    /// The last place whose lower bound is within `bound`.
+    #[inline]
+    fn slot<'g>(&'g self, bound: Bound<&MemKey<'_>>, guard: &'g epoch::Guard) -> &'g ArcSwap<Leaf> {
+        self.rest.upper_bound(bound, guard).map_or(&self.first, |entry| entry.value())
+    }
+
+    /// Replaces a leaf whose log is full.
+    #[cold]
+    fn rebuild(&self, entries: &EntryStore, slot: &ArcSwap<Leaf>, leaf: &Leaf, guard: &epoch::Guard) {
+        let (left, right) = leaf.rebuilt(entries);
+        let mut added = left.bytes();
+        if let (Some(right), Some(low)) = (right, left.high()) {
+            added += right.bytes() + LEAF_OVERHEAD;
+            let low = StoredKey::of(entries.get(low.index()), low.index());
+            self.rest.get_or_insert(low, ArcSwap::from_pointee(right), guard).release(guard);
+        }
+        slot.store(Arc::new(left));
+        let bytes = self.bytes.load(Ordering::Relaxed) + added - leaf.bytes();
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn fill_forward(&self, entries: &EntryStore, from: Bound<&MemKey<'_>>, limit: usize, run: &mut Run) {
+        let guard = epoch::pin();
+        // Where a key at `from` itself would be: in the last leaf that starts there or before.
+        let mut slot = match from {
+            Bound::Included(key) | Bound::Excluded(key) => self.slot(Bound::Included(key), &guard),
+            Bound::Unbounded => &self.first,
+        };
+        loop {
+            let leaf = slot.load();
+            leaf.fill(entries, from, Direction::Forward, limit, run);
+            let Some(high) = leaf.high().filter(|_| run.as_slice().is_empty()) else { return };
+            // Also right when the leaf was split meanwhile: then its upper half starts at `high`.
+            let high = MemKey::of(entries.get(high.index()), high.index());
+            slot = self.slot(Bound::Included(&high), &guard);
+        }
+    }
+
+    fn fill_backward(&self, entries: &EntryStore, from: Bound<&MemKey<'_>>, limit: usize, run: &mut Run) {
+        let guard = epoch::pin();
+        loop {
+            let leaf = self.slot(from, &guard).load();
+            let complete = match (leaf.high(), from) {
+                (None, _) => true,
+                (Some(_), Bound::Unbounded) => false,
+                (Some(high), Bound::Included(key)) => high.cmp_to(key, entries) == Greater,
+                (Some(high), Bound::Excluded(key)) => matches!(high.cmp_to(key, entries), Greater | Equal),
+            };
+            if complete {
+                return leaf.fill(entries, from, Direction::Backward, limit, run);
+            }
+            // The leaf was split after its place was found. Its upper half can be found now.
+        }
+    }
+}
+
+impl OrderedMem for LeafList {
+    fn insert(&self, entries: &EntryStore, index: u32) {
+        let guard = epoch::pin();
+        let key = MemKey::of(entries.get(index), index);
+        let slot = self.slot(Bound::Included(&key), &guard);
+        let leaf = slot.load();
+        if leaf.append(*key.short()) {
+            self.rebuild(entries, slot, &leaf, &guard);
+        }
+    }
+
+    fn fill(
+        &self,
+        entries: &EntryStore,
+        from: Bound<&MemKey<'_>>,
+        direction: Direction,
+        limit: usize,
+        run: &mut Run,
+    ) {
+        run.clear();
+        match direction {
+            Direction::Forward => self.fill_forward(entries, from, limit, run),
+            Direction::Backward => self.fill_backward(entries, from, limit, run),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for LeafList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeafList").field("leaves", &(self.rest.len() + 1)).finish_non_exhaustive()
+    }
+}
