@@ -147,6 +147,9 @@ impl BoundIndex {
         }
         let wanted = head(rest);
         let from = self.heads.partition_point(|head| *head < wanted);
+        if self.heads.get(from) != Some(&wanted) {
+            return from;
+        }
         let equal = self.heads[from..].partition_point(|head| *head == wanted);
         let ties = &tables[from..from + equal];
         from + ties.partition_point(|table| table.largest.user_key.as_slice() < user_key)
