@@ -17,6 +17,8 @@ pub(crate) struct BlockCursor {
     block: Option<Block>,
     valid: bool,
     key: Vec<u8>,
+    /// The key before a restart, while the two are compared.
+    spare: Vec<u8>,
     entry: Entry,
     at: usize,
     restart: usize,
@@ -33,6 +35,7 @@ impl BlockCursor {
             block: None,
             valid: false,
             key: Vec::new(),
+            spare: Vec::new(),
             entry: Entry::ZERO,
             at: 0,
             restart: 0,
@@ -134,8 +137,20 @@ impl BlockCursor {
         if entry.end() > self.next_restart {
             return Err(Damage("an entry crosses a restart"));
         }
-        self.key.truncate(entry.shared as usize);
-        self.key.extend_from_slice(entry.suffix(block.entries()));
+        // With as many shared bytes as there are, one byte decides about the order.
+        let shared = entry.shared as usize;
+        let suffix = entry.suffix(block.entries());
+        let ascends = match (self.key.get(shared), suffix.first()) {
+            (Some(before), Some(here)) => before < here,
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+            (None, None) => (entry.seq, entry.kind) < (self.entry.seq, self.entry.kind),
+        };
+        if !ascends {
+            return Err(Damage("keys out of order"));
+        }
+        self.key.truncate(shared);
+        self.key.extend_from_slice(suffix);
         self.entry = entry;
         self.at = at;
         self.valid = true;
@@ -151,9 +166,15 @@ impl BlockCursor {
             return Ok(());
         }
         let position = block.restart(next)?;
+        let entry = &position.entry;
+        std::mem::swap(&mut self.key, &mut self.spare);
         self.key.clear();
-        self.key.extend_from_slice(&block.first_key()[..position.entry.shared as usize]);
-        self.key.extend_from_slice(position.entry.suffix(block.entries()));
+        self.key.extend_from_slice(&block.first_key()[..entry.shared as usize]);
+        self.key.extend_from_slice(entry.suffix(block.entries()));
+        let before = InternalKeyRef::new(&self.spare, self.entry.seq, self.entry.kind);
+        if before >= InternalKeyRef::new(&self.key, entry.seq, entry.kind) {
+            return Err(Damage("keys out of order"));
+        }
         self.arrive(position)
     }
 

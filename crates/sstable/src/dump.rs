@@ -4,6 +4,7 @@
 
 use crate::block::Block;
 use crate::block_cursor::BlockCursor;
+use crate::entry;
 use crate::filter::KIND_FASTBLOOM;
 use crate::format::{FOOTER_LEN, HEADER_LEN, TRAILER_LEN};
 use crate::options::Compression;
@@ -50,6 +51,8 @@ pub struct EntryDump<'a> {
     pub offset: usize,
     /// Bytes of its header: everything but the key's unshared bytes and the value.
     pub header_len: usize,
+    /// Bytes of the header for sequence number and kind. The others are lengths.
+    pub seq_len: usize,
     /// Leading key bytes that it shares with the entry before, or, at a restart, with the block's first.
     pub shared: usize,
     /// Whether a search can enter the block here.
@@ -154,12 +157,21 @@ impl TableReader {
         let mut cursor = BlockCursor::new();
         cursor.set_block(Some(block));
         cursor.seek_to_first().map_err(damage)?;
+        let (mut first_seq, mut last_seq) = (0, 0);
         while cursor.valid() {
+            let (offset, seq) = (cursor.offset(), cursor.entry().seq);
+            let restart = cursor.at_restart().map_err(damage)?;
+            let base_seq = if restart { first_seq } else { last_seq };
+            if offset == 0 {
+                first_seq = seq;
+            }
+            last_seq = seq;
             visit(EntryDump {
-                offset: cursor.offset(),
-                header_len: cursor.entry().suffix_at as usize - cursor.offset(),
+                offset,
+                header_len: cursor.entry().suffix_at as usize - offset,
+                seq_len: entry::seq_len(base_seq, seq),
                 shared: cursor.entry().shared as usize,
-                restart: cursor.at_restart().map_err(damage)?,
+                restart,
                 key: cursor.key(),
                 value: cursor.value(),
             });

@@ -21,7 +21,7 @@
 //!
 //! The number of shared bytes is always the largest possible one. Searches rely on it; `verify` checks it.
 
-use esker_base::coding::{Reader, put_varint, unzigzag, zigzag};
+use esker_base::coding::{Reader, put_varint, unzigzag, varint_len, zigzag};
 use esker_base::{InternalKeyRef, MAX_KEY_LEN, MAX_SEQUENCE, MAX_VALUE_LEN, SequenceNumber, ValueKind};
 
 /// The nibble that stands for "as many shared bytes as the base".
@@ -129,6 +129,12 @@ pub(crate) fn encode(
         value_len: value.len() as u32,
         kind: key.kind,
     }
+}
+
+/// Bytes that sequence number and kind take in the header of an entry whose base has the sequence number `base`.
+pub(crate) fn seq_len(base: SequenceNumber, seq: SequenceNumber) -> usize {
+    let step = seq.wrapping_sub(base);
+    1 + if step < STEP_FOLLOWS { 0 } else { varint_len(zigzag(step as i64)) }
 }
 
 /// Decodes the entry at `at`; `None` when no encoder wrote these bytes. All parts of the result lie in `entries`,
