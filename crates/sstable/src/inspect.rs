@@ -104,8 +104,7 @@ fn open_footer(file: &Arc<dyn RandomAccessFile>, path: &Path) -> Result<(Footer,
 fn properties(blocks: &BlockFile, footer: &Footer) -> Result<TableProperties> {
     let at = footer.properties_offset();
     let payload = read(blocks, at, footer.properties_len)?;
-    let properties =
-        TableProperties::decode(payload.bytes()).map_err(|damage| blocks.damage(at, damage))?;
+    let properties = TableProperties::decode(payload.bytes()).map_err(|damage| blocks.damage(at, damage))?;
     if (properties.store_id, properties.number) != (footer.store_id, footer.number) {
         return Err(blocks.damage(at, Damage("footer and properties disagree about the table's id")));
     }
