@@ -78,6 +78,7 @@ impl BackgroundWork for Core {
                 job.clean_up(self);
                 job.release(&mut self.state.lock());
                 self.fail(&error);
+                self.report_failure();
             }
         }
         self.progressed();
@@ -110,6 +111,10 @@ impl Core {
         }
         if let Some(job) = self.plan_flush(state) {
             return Some(Job::Flush(Box::new(job)));
+        }
+        if self.check_open().is_err() {
+            // Closing waits for flushes only. Compactions are given up between two steps.
+            return None;
         }
         if let Some(job) = state.paused.pop_front() {
             return Some(job);

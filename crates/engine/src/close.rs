@@ -66,9 +66,15 @@ impl Core {
 
     /// Makes all earlier writes durable.
     pub(crate) fn sync(&self) -> Result<()> {
-        let mut log = self.log.lock();
-        self.check_writable()?;
-        self.sync_log(&mut log).inspect_err(|error| self.fail(error))
+        let result = {
+            let mut log = self.log.lock();
+            self.check_writable()?;
+            self.sync_log(&mut log).inspect_err(|error| self.fail(error))
+        };
+        if result.is_err() {
+            self.report_failure();
+        }
+        result
     }
 
     /// Closes: stops work, and releases the lock. With `clean` the memtables are flushed before, and the manifest is

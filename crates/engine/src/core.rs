@@ -58,6 +58,7 @@ pub(crate) struct Core {
     progress: AtomicU64,
     /// Mirrors `failure.is_some()`.
     failed: AtomicBool,
+    failure_reported: AtomicBool,
     closed: AtomicBool,
     /// Set when background work must not go on.
     stopping: AtomicBool,
@@ -103,6 +104,7 @@ impl Core {
             next_file: AtomicU64::new(parts.next_file),
             progress: AtomicU64::new(0),
             failed: AtomicBool::new(false),
+            failure_reported: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             leftovers: AtomicBool::new(false),
@@ -186,17 +188,28 @@ impl Core {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Latches the database read-only. The first error stays the cause.
+    /// Latches the database read-only. The first error stays the cause. May be called with locks held: listeners are
+    /// told by [`report_failure`](Self::report_failure), later.
     pub(crate) fn fail(&self, error: &Error) {
-        let first = {
+        {
             let mut failure = self.failure.lock();
-            let first = failure.is_none();
-            failure.get_or_insert_with(|| error.clone());
+            if failure.is_some() {
+                return;
+            }
+            *failure = Some(error.clone());
             self.failed.store(true, Ordering::Release);
-            first
-        };
-        if first {
-            self.emit(&Event::BackgroundError { error: error.clone() });
+        }
+        // Whoever waits for background work would wait in vain.
+        self.progressed();
+    }
+
+    /// Tells the listener of a background error, once. Called without a lock.
+    pub(crate) fn report_failure(&self) {
+        if self.has_failed()
+            && !self.failure_reported.swap(true, Ordering::SeqCst)
+            && let Some(error) = self.failure()
+        {
+            self.emit(&Event::BackgroundError { error });
         }
     }
 
@@ -215,7 +228,7 @@ impl Core {
         self.progress.load(Ordering::SeqCst)
     }
 
-    /// Something has finished that a writer may wait for. Called without a lock.
+    /// Something has finished that a writer may wait for.
     pub(crate) fn progressed(&self) {
         self.progress.fetch_add(1, Ordering::SeqCst);
         self.components.scheduler.progressed();

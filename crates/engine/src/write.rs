@@ -51,6 +51,9 @@ impl CommitGroup for Core {
         if rotated {
             self.work_available();
         }
+        if result.is_err() {
+            self.report_failure();
+        }
         result
     }
 }
@@ -97,9 +100,9 @@ impl Core {
     }
 
     fn is_full(&self, log: &LogEnd) -> bool {
-        let bytes = log.active.memory_usage();
-        bytes >= self.options.effective_memtable_size()
-            || (log.writer.len_of_all() >= self.options.wal_segment_size && !log.active.is_empty())
+        let full = log.active.memory_usage() >= self.options.effective_memtable_size()
+            || log.writer.len_of_all() >= self.options.wal_segment_size;
+        full && !log.active.is_empty()
     }
 
     fn append_group(&self, log: &mut LogEnd, group: &[&Request]) -> Result<()> {

@@ -136,7 +136,8 @@ impl Driver {
                 self.all_is_flushed();
             }
             Op::Compact(range) => {
-                self.db().compact_range((range.0.as_ref(), range.1.as_ref())).expect("compact_range");
+                let bounds = (as_slice(&range.0), as_slice(&range.1));
+                self.db().compact_range::<&[u8], _>(bounds).expect("compact_range");
             }
             Op::Sync => {
                 self.db().sync().expect("sync");
