@@ -141,18 +141,6 @@ impl InternalIterator for TableIterator {
         self.cursor.value_slice()
     }
 
-    /// Where the iterator would stand is one of two neighbours, mostly in the same block.
-    fn seek_for_prev(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
-        self.seek(target)?;
-        if !self.valid() {
-            self.seek_to_last()
-        } else if self.key() > target {
-            self.prev()
-        } else {
-            Ok(())
-        }
-    }
-
     fn fill(&mut self, batch: &mut EntryBatch, limit: usize) -> Result<usize> {
         let mut filled = 0;
         while filled < limit && self.cursor.valid() {

@@ -66,9 +66,12 @@ impl TableReader {
     /// [`filter_fault`](Self::filter_fault).
     pub fn open(file: Arc<dyn RandomAccessFile>, path: PathBuf, open: OpenTable) -> Result<Arc<Self>> {
         // As with data blocks: what does not match is read once more.
-        let table = Self::load(&file, &path, &open).or_else(|error| {
-            if error.is_corruption() { Self::load(&file, &path, &open) } else { Err(error) }
-        })?;
+        let first = Self::load(&file, &path, &open);
+        let doubtful = match &first {
+            Ok(table) => table.filter_fault.is_some(),
+            Err(error) => error.is_corruption(),
+        };
+        let table = if doubtful { Self::load(&file, &path, &open).or(first) } else { first }?;
         Ok(Arc::new(table))
     }
 

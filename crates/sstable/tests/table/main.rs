@@ -3,6 +3,7 @@
 mod filter;
 mod golden;
 mod hostile;
+mod io;
 mod model;
 mod recipes;
 mod sizes;
