@@ -59,3 +59,8 @@ pub use verify::VerifyReport;
 pub mod vfs {
     pub use esker_vfs::*;
 }
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
