@@ -4,9 +4,9 @@
 #![allow(clippy::disallowed_methods, reason = "golden files lie on the real disk")]
 
 use crate::model::check;
-use crate::support::{Entry, build, delete, open, put};
-use esker_base::SplitMix64;
-use esker_sstable::{Compression, TableOptions};
+use crate::support::{Entry, build, build_as, delete, open, put};
+use esker_base::{FileNumber, SplitMix64};
+use esker_sstable::{Compression, TableIdentity, TableOptions};
 use std::fs;
 use std::path::Path;
 
@@ -61,4 +61,38 @@ fn golden_files_are_read_and_written_the_same() {
     }
     let files = fs::read_dir(&dir).unwrap().count();
     assert_eq!(files, tables().len(), "each file of testdata is one of these");
+}
+
+/// The table that `docs/format/sstable.md` takes apart byte by byte is what the builder writes.
+#[test]
+fn the_documents_example_is_a_real_table() {
+    let options =
+        TableOptions { compression: Compression::None, restart_interval: 2, ..TableOptions::default() };
+    let identity = TableIdentity {
+        store_id: 0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100,
+        number: FileNumber(7),
+        hash_seed: 0,
+    };
+    let entries = [
+        put("berg", 5, "ice"),
+        put("berg", 2, "snow"),
+        delete("bergschrund", 4),
+        put("esker", 3, "sand"),
+        put("moraine", 1, "till"),
+    ];
+    let (bytes, _) = build_as(&options, identity, &entries);
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format/sstable.md");
+    let text = fs::read_to_string(document).unwrap();
+    // Lines of the example: offset in hex, two spaces, bytes in hex, two spaces, remarks.
+    let mut shown = Vec::new();
+    for line in
+        text.lines().skip_while(|line| *line != "```hexdump").skip(1).take_while(|line| *line != "```")
+    {
+        let (offset, rest) = line.split_once("  ").unwrap();
+        assert_eq!(usize::from_str_radix(offset, 16).unwrap(), shown.len(), "{line}");
+        let hex = rest.split("  ").next().unwrap();
+        shown.extend(hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap()));
+    }
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x} ")).collect::<String>();
+    assert_eq!(hex(&shown), hex(&bytes));
 }
