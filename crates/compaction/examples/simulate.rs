@@ -10,7 +10,9 @@
 
 use clap::{Parser, ValueEnum};
 use esker_base::{FileNumber, InternalKey, SplitMix64, ValueKind};
-use esker_compaction::{Compaction, CompactionPicker, LevelTargets, LeveledOptions, LeveledPicker, PickInput};
+use esker_compaction::{
+    Compaction, CompactionPicker, LevelTargets, LeveledOptions, LeveledPicker, PickInput,
+};
 use esker_manifest::{NUM_LEVELS, TableMetadata, Version, VersionEdit};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -307,7 +309,11 @@ impl Simulation {
         println!("  level   target MiB   written MiB   amplification");
         for (level, written) in self.written.iter().enumerate().filter(|(_, written)| **written > 0) {
             let target = targets.size(level) >> 20;
-            println!("  L{level:<5}  {target:>10}   {:>11}   {:>13.2}", written >> 20, *written as f64 / user);
+            println!(
+                "  L{level:<5}  {target:>10}   {:>11}   {:>13.2}",
+                written >> 20,
+                *written as f64 / user
+            );
         }
         let total = self.written.iter().sum::<u64>() as f64 / user;
         println!("  all                                {total:>13.2}");

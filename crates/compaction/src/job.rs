@@ -7,7 +7,10 @@
 //!
 //! A flush is the same work over the entries of a memtable: one output, and sequence numbers stay.
 
-use crate::{Compaction, CompactionIterator, DeeperTables, LeveledOptions, OutputSplitter, RewriteStats, SnapshotStripes};
+use crate::{
+    Compaction, CompactionIterator, DeeperTables, LeveledOptions, OutputSplitter, RewriteStats,
+    SnapshotStripes,
+};
 use esker_base::{Error, InternalIterator, Result};
 use esker_sstable::TableBuilder;
 

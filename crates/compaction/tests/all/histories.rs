@@ -120,7 +120,8 @@ fn manual_compaction_is_complete_and_idempotent() {
         }
         tree.compact_range(None, None);
         tree.check();
-        let live = (0..200).filter(|n| tree.read(format!("{n:03}").as_bytes(), u64::MAX >> 8).is_some()).count();
+        let live =
+            (0..200).filter(|n| tree.read(format!("{n:03}").as_bytes(), u64::MAX >> 8).is_some()).count();
         assert_eq!(tree.entries(), live as u64);
         assert_eq!(tree.version.levels().filter(|level| !level.is_empty()).count(), 1, "{}", tree.version);
         assert!(tree.version.tables().all(|(_, table)| table.largest_seq == 0 && table.deletes == 0));

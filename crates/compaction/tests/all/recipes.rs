@@ -1,7 +1,7 @@
 //! Histories that broke other engines, by their number in the list of recipes.
 
 use crate::tree::{Entry, Tree};
-use esker_base::{InternalKey, SplitMix64, Slice, ValueKind};
+use esker_base::{InternalKey, Slice, SplitMix64, ValueKind};
 use esker_compaction::LeveledOptions;
 
 fn small() -> LeveledOptions {
@@ -30,7 +30,11 @@ fn sn01_snapshots_over_hot_keys() {
     let mut tree = Tree::new(small());
     for n in 0..3_000_u64 {
         let key = format!("hot{:02}", rng.below(20));
-        if rng.percent(30) { tree.delete(key.as_bytes()) } else { tree.put(key.as_bytes(), &n.to_le_bytes()) }
+        if rng.percent(30) {
+            tree.delete(key.as_bytes())
+        } else {
+            tree.put(key.as_bytes(), &n.to_le_bytes())
+        }
         if n % 50 == 0 {
             tree.snapshot();
             if tree.snapshots.len() > 10 {
@@ -189,7 +193,11 @@ fn sp06_everything_deleted_leaves_no_tables() {
     for delete in [false, true] {
         for n in 0..1_000 {
             let key = format!("{n:04}");
-            if delete { tree.delete(key.as_bytes()) } else { tree.put(key.as_bytes(), b"value") }
+            if delete {
+                tree.delete(key.as_bytes())
+            } else {
+                tree.put(key.as_bytes(), b"value")
+            }
             if n % 25 == 0 {
                 tree.flush();
                 tree.settle();
@@ -222,5 +230,10 @@ fn sp07_a_quiet_database_frees_deleted_space() {
     tree.settle();
     tree.check();
     let live = 100 * (4 + 50 + 8);
-    assert!(tree.version.size_bytes() < 2 * live, "{} bytes for {live}\n{}", tree.version.size_bytes(), tree.version);
+    assert!(
+        tree.version.size_bytes() < 2 * live,
+        "{} bytes for {live}\n{}",
+        tree.version.size_bytes(),
+        tree.version
+    );
 }

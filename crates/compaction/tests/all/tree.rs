@@ -4,8 +4,9 @@
 
 use esker_base::{FileNumber, InternalKey, MergingIterator, SequenceNumber, Slice, ValueKind, VecIterator};
 use esker_compaction::{
-    Compaction, CompactionIterator, CompactionPicker, DeeperKeys, DeeperTables, LeveledOptions, LeveledPicker,
-    ManualCompaction, ManualPick, OutputRange, OutputSplitter, PickInput, RewriteStats, SnapshotStripes,
+    Compaction, CompactionIterator, CompactionPicker, DeeperKeys, DeeperTables, LeveledOptions,
+    LeveledPicker, ManualCompaction, ManualPick, OutputRange, OutputSplitter, PickInput, RewriteStats,
+    SnapshotStripes,
 };
 use esker_manifest::{TableMetadata, Version, VersionEdit};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -243,9 +244,16 @@ impl Tree {
         let mut seen = BTreeSet::new();
         for (level, table) in compaction.input_tables() {
             assert!(seen.insert(table.number), "{compaction}: {} twice", table.number);
-            assert!(self.version.level(level).tables().contains(table), "{compaction}: {} is gone", table.number);
+            assert!(
+                self.version.level(level).tables().contains(table),
+                "{compaction}: {} is gone",
+                table.number
+            );
             for running in &self.running {
-                assert!(running.compaction.input_numbers().all(|number| number != table.number), "{compaction}: busy");
+                assert!(
+                    running.compaction.input_numbers().all(|number| number != table.number),
+                    "{compaction}: busy"
+                );
             }
         }
         let shares = |a: &TableMetadata, b: &TableMetadata| a.overlaps(b);
@@ -264,7 +272,8 @@ impl Tree {
         let present = [self.last_seq];
         for (key, versions) in &self.model {
             for &seq in self.snapshots.iter().chain(&present) {
-                let expected = versions.iter().rev().find(|(at, _)| *at <= seq).and_then(|(_, value)| value.as_ref());
+                let expected =
+                    versions.iter().rev().find(|(at, _)| *at <= seq).and_then(|(_, value)| value.as_ref());
                 let found = self.read(key, seq);
                 assert_eq!(found, expected, "key {} at {seq}\n{}", key.escape_ascii(), self.version);
             }
@@ -297,7 +306,8 @@ impl Tree {
             let mut here: HashMap<&[u8], SequenceNumber> = HashMap::new();
             for (key, _) in self.files[&table.number].iter() {
                 if let Some((above, number)) = oldest.get(key.user_key.as_slice()) {
-                    let in_order = key.seq < *above || (key.seq == 0 && *above == 0 && *number == table.number);
+                    let in_order =
+                        key.seq < *above || (key.seq == 0 && *above == 0 && *number == table.number);
                     assert!(in_order, "{key:?} in L{level} {} lies below #{above} in {number}", table.number);
                 }
                 here.insert(&key.user_key, key.seq);
