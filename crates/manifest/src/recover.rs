@@ -23,7 +23,7 @@ use crate::state::StateBuilder;
 use crate::version_edit::VersionEdit;
 use esker_base::{Checksum, Error, FileKind, FileNumber, Result, parse_file_name};
 use esker_vfs::{EntryKind, Vfs};
-use esker_wal::{LogEnd, LogKind, LogReader, Record};
+use esker_wal::{HEADER_LEN, LogEnd, LogKind, LogReader, Record};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -115,6 +115,8 @@ struct Files {
     tables: BTreeMap<FileNumber, u64>,
     /// Number and whether it is a `.lost` one.
     segments: BTreeMap<FileNumber, FileKind>,
+    /// Whether a segment is longer than its header.
+    has_records: bool,
 }
 
 impl Files {
@@ -134,6 +136,7 @@ impl Files {
                 }
                 FileKind::Wal | FileKind::LostWal => {
                     files.segments.insert(number, kind);
+                    files.has_records |= entry.size > HEADER_LEN;
                 }
                 FileKind::Manifest | FileKind::Current | FileKind::CurrentTemp | FileKind::Lock => {}
             }
@@ -141,10 +144,12 @@ impl Files {
         Ok(files)
     }
 
-    /// A file that can only be there after a store was created.
+    /// A file that can only be there after a store was created. A log segment without a record is none: the first one
+    /// is made before `CURRENT`, so a crash in a creation leaves it.
     fn evidence(&self) -> Option<String> {
         let table = self.tables.keys().next().map(|number| FileKind::Table.name(*number));
-        table.or_else(|| self.segments.iter().next().map(|(number, kind)| kind.name(*number)))
+        let segment = self.segments.iter().next().filter(|_| self.has_records);
+        table.or_else(|| segment.map(|(number, kind)| kind.name(*number)))
     }
 
     fn check_tables(&self, dir: &Path, state: &ManifestState) -> Result<()> {

@@ -73,6 +73,8 @@ impl History {
         let Some(batch) = self.batches.last_mut() else { return };
         batch.outcome = Outcome::Acknowledged;
         match batch.promise {
+            // Nothing was written, so nothing has to be anywhere. A sync is a promise about all before it.
+            Promise::Buffered | Promise::Default if batch.ops.is_empty() => {}
             Promise::Sync => {
                 self.kill_floor = count;
                 self.power_floor = count;

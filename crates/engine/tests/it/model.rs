@@ -8,13 +8,15 @@ use esker_testkit::{Coverage, KeySpace, Mix, Op, Preset, Promise, Workload, pres
 use crate::support::{Driver, Replay, Rig, env, options_of};
 
 /// What the runs must have come across, all together.
-const DEMANDED: [&str; 13] = [
+const DEMANDED: [&str; 15] = [
     "flushed",
     "moved",
     "rewritten",
-    "level 1",
     "level 2",
     "level 3",
+    "level 4",
+    "level 5",
+    "level 6",
     "snapshot over a compaction",
     "cursor over a compaction",
     "found",

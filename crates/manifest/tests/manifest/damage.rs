@@ -219,9 +219,14 @@ fn a_directory_without_a_store_is_told_from_one_that_lost_its_current() {
     mem.write_file("/db/CURRENT.tmp", b"es").unwrap();
     assert_eq!(missing(&mem), 5);
     for name in ["/db/000007.sst", "/db/000007.wal", "/db/000007.wal.lost"] {
-        mem.write_file(name, b"x").unwrap();
+        mem.write_file(name, [b'x'; 65]).unwrap();
         assert!(refuses(&mem).to_string().contains("000007"));
         mem.remove(name.as_ref()).unwrap();
+    }
+    // A log segment without a record: it is made before CURRENT, and may be torn.
+    for len in [0, 1, 64] {
+        mem.write_file("/db/000007.wal", vec![0; len]).unwrap();
+        assert_eq!(missing(&mem), 7);
     }
     let (mem, _writer, _) = small_store();
     mem.remove(&manifest_path(2)).unwrap();

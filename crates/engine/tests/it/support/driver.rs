@@ -93,7 +93,8 @@ impl Driver {
             Op::Scan(range, direction, view, limit) => self.scan(range, *direction, *view, *limit),
             Op::Prefix(prefix, direction, view) => {
                 let (snapshot, at) = self.view(*view);
-                let iter = snapshot.map_or_else(|| self.db().prefix(prefix), |snapshot| snapshot.prefix(prefix));
+                let iter =
+                    snapshot.map_or_else(|| self.db().prefix(prefix), |snapshot| snapshot.prefix(prefix));
                 self.compare_scan(iter, &prefix_range(prefix), *direction, at, usize::MAX);
             }
             Op::Cursor(view, moves) => {
@@ -178,7 +179,14 @@ impl Driver {
         self.compare_scan(iter, range, direction, at, limit);
     }
 
-    fn compare_scan(&self, mut iter: DbIterator, range: &KeyRange, direction: Direction, at: u64, limit: usize) {
+    fn compare_scan(
+        &self,
+        mut iter: DbIterator,
+        range: &KeyRange,
+        direction: Direction,
+        at: u64,
+        limit: usize,
+    ) {
         let mut wanted = self.model.range(range, at);
         let mut bits = match direction {
             Direction::Forward => 0,
@@ -329,8 +337,13 @@ fn difference(found: &Content, wanted: &Content) -> String {
     let differing = keys.into_iter().filter(|key| found.get(*key) != wanted.get(*key));
     let mut text = String::new();
     for key in differing.take(5) {
-        let text_of = |value: Option<&Vec<u8>>| value.map(|value| String::from_utf8_lossy(value).into_owned());
-        text += &format!("\n  {key:?}: found {:?}, wanted {:?}", text_of(found.get(key)), text_of(wanted.get(key)));
+        let text_of =
+            |value: Option<&Vec<u8>>| value.map(|value| String::from_utf8_lossy(value).into_owned());
+        text += &format!(
+            "\n  {key:?}: found {:?}, wanted {:?}",
+            text_of(found.get(key)),
+            text_of(wanted.get(key))
+        );
     }
     text
 }
