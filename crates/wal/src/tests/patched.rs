@@ -199,6 +199,12 @@ fn w1_patched_headers() {
         let error = patch(at, &value.to_le_bytes()).unwrap_err();
         assert!(error.is_corruption(), "{at}: {error}");
     }
+    // A predecessor that is not older would make the walk along the chain endless.
+    for previous in [1_u64, 2, u64::MAX] {
+        let both = [previous.to_le_bytes(), 64_u64.to_le_bytes()].concat();
+        let error = patch(36, &both).unwrap_err();
+        assert!(error.to_string().contains("do not grow"), "{error}");
+    }
     assert!(patch(0, b"ESKERLOG").unwrap_err().is_corruption());
     assert!(patch(12, b"x").unwrap_err().is_corruption(), "another store");
 }
@@ -223,4 +229,44 @@ fn the_search_for_records_is_linear() {
     let mode = RecoveryMode::PointInTime;
     let (_, found) = replay_with(&vfs, &RecoverOptions { mode, ..options(&vfs) }).unwrap();
     assert_eq!(found.dropped.unwrap().bytes, bytes.len() as u64);
+}
+
+/// The lengths fit, but the header counts otherwise than the records of its predecessor.
+#[test]
+fn w1_a_header_that_disagrees_with_the_records_before() {
+    for stated in [0, 1, 3, 100] {
+        let records = record(64, 1, [1, 2, 1], batch(1, 2, 9).encoded());
+        let vfs = segment(&records);
+        let end =
+            SegmentEnd { number: FileNumber(1), length: 64 + records.len() as u64, last_sequence: stated };
+        vfs.write_file(path(2), header(2, end).encode()).unwrap();
+        // A segment that starts at what is needed is enough by itself.
+        let base = stated == 0;
+        assert_eq!(replay(&vfs).is_ok(), base, "{stated}");
+        if !base {
+            assert!(replay(&vfs).unwrap_err().is_corruption());
+        }
+    }
+}
+
+/// Numbers that can't be read back are not written.
+#[test]
+fn the_encoder_refuses_what_the_decoder_would() {
+    let context = RecordContext::new(LogKind::Wal, STORE, FileNumber(1));
+    let good = RecordFields { record_type: RecordType::Skip, first: 5, count: 1, durable: 4 };
+    let refused = [
+        RecordFields { durable: 5, ..good },
+        RecordFields { first: 0, ..good },
+        RecordFields { count: 0, ..good },
+        RecordFields { first: MAX_SEQUENCE, count: 2, ..good },
+        RecordFields { record_type: RecordType::Edit, count: 2, ..good },
+    ];
+    let mut out = Vec::new();
+    for fields in refused {
+        let error = encode_record(&mut out, &context, 64, &fields, b"").unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Fatal { .. }), "{fields:?}");
+    }
+    assert!(encode_record(&mut out, &context, 64, &good, b"x").is_err());
+    assert!(out.is_empty());
+    encode_record(&mut out, &context, 64, &good, b"").unwrap();
 }

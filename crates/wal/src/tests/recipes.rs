@@ -206,3 +206,24 @@ fn co06_co09_heavy_damage_ends_without_a_panic() {
         crate::dump_segment(file, &path(segment), None, |_| Ok(())).unwrap();
     }
 }
+
+/// Records behind damage are found wherever they start, also across the edges of what is read at a time.
+#[test]
+fn w3_the_search_finds_records_at_every_place() {
+    for len in 262_105..262_130 {
+        let mut log = Log::new();
+        log.put(1, len);
+        log.put(1, 20);
+        for damage in [64, 70, 72, 80, 1_000] {
+            let mut bytes = log.bytes(1);
+            bytes[damage] ^= 1;
+            let vfs = with_segment(&log, 1, &bytes);
+            let (_, mut reader) = LogReader::open(&vfs, &path(1), LogKind::Wal).unwrap();
+            assert!(reader.next_record().unwrap().is_none());
+            assert_eq!(reader.resync().unwrap(), Some(log.written[1].offset), "{len}, {damage}");
+            assert_eq!(reader.next_record().unwrap().unwrap().payload, log.written[1].payload);
+            assert!(reader.next_record().unwrap().is_none());
+            assert_eq!(reader.resync().unwrap(), None);
+        }
+    }
+}

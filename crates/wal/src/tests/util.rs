@@ -109,6 +109,9 @@ impl Log {
         let mut log = Log::new();
         for segment in 0..3 {
             if segment > 0 {
+                if rng.percent(60) {
+                    log.sync();
+                }
                 log.rotate();
             }
             for _ in 0..rng.below(6) {
