@@ -88,6 +88,15 @@ impl Block {
         self.seal.is_none_or(|seal| seal == crc32fast::hash(&self.data))
     }
 
+    /// The same with its last entry's last byte changed, behind the back of its seal.
+    #[cfg(test)]
+    pub(crate) fn scribbled(mut self) -> Self {
+        let mut data = self.data.to_vec();
+        data[self.entries_end as usize - 1] ^= 1;
+        self.data = Arc::from(data);
+        self
+    }
+
     /// The bytes of the entries.
     #[inline]
     pub(crate) fn entries(&self) -> &[u8] {

@@ -12,6 +12,15 @@ use esker_vfs::RandomAccessFile;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Where the sections of a table are, read without anything else. `path` is for error messages.
+///
+/// # Errors
+///
+/// `Corruption`, `UnsupportedFormat` or `Io` about the footer.
+pub fn read_table_footer(file: &Arc<dyn RandomAccessFile>, path: &Path) -> Result<Footer> {
+    open_footer(file, path).map(|(footer, _)| footer)
+}
+
 /// What a table says about itself, read without index and filter. `path` is for error messages.
 ///
 /// # Errors

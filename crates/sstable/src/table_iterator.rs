@@ -5,6 +5,7 @@
 
 use crate::block::Damage;
 use crate::block_cursor::BlockCursor;
+use crate::readahead::Readahead;
 use crate::table_reader::TableReader;
 use esker_base::{EntryBatch, Error, InternalIterator, InternalKey, InternalKeyRef, Result, Slice};
 use std::sync::Arc;
@@ -16,20 +17,17 @@ pub struct TableIterator {
     cursor: BlockCursor,
     /// Number of the data block that the cursor is in.
     number: usize,
-    fill_cache: bool,
+    /// For an iterator that leaves the cache alone.
+    readahead: Option<Readahead>,
     /// The last key of the block before, while the iterator steps over to the next.
     last: InternalKey,
 }
 
 impl TableIterator {
     pub(crate) fn new(table: Arc<TableReader>, fill_cache: bool) -> Self {
-        TableIterator {
-            table,
-            cursor: BlockCursor::new(),
-            number: 0,
-            fill_cache,
-            last: InternalKey::default(),
-        }
+        let readahead = (!fill_cache).then(Readahead::default);
+        let (cursor, last) = (BlockCursor::new(), InternalKey::default());
+        TableIterator { table, cursor, number: 0, readahead, last }
     }
 
     /// The table.
@@ -40,7 +38,10 @@ impl TableIterator {
     /// Goes into data block `number`; the cursor is not valid afterwards.
     fn enter(&mut self, number: usize) -> Result<()> {
         self.cursor.set_block(None);
-        let block = self.table.block(number, self.fill_cache)?;
+        let block = match &mut self.readahead {
+            None => self.table.block(number)?,
+            Some(readahead) => self.table.block_once(number, readahead)?,
+        };
         self.cursor.set_block(Some(block));
         self.number = number;
         Ok(())

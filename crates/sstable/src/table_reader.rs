@@ -10,6 +10,7 @@ use crate::filter::Filter;
 use crate::format::{FOOTER_LEN, Footer, HEADER_LEN, TableIdentity};
 use crate::index::Index;
 use crate::properties::TableProperties;
+use crate::readahead::Readahead;
 use crate::table_iterator::TableIterator;
 use esker_base::{Error, InternalKeyRef, Lookup, Result, SequenceNumber, Slice, ValueKind};
 use esker_vfs::RandomAccessFile;
@@ -135,7 +136,7 @@ impl TableReader {
         let target = InternalKeyRef::seek_to(lookup.user_key, lookup.seq);
         let found = self.index.find(target).map_err(|damage| self.index_damage(damage))?;
         let Some(number) = found else { return Ok(None) };
-        let block = self.block(number, true)?;
+        let block = self.block(number)?;
         let found = block.seek(target).map_err(|damage| self.block_damage(number, damage))?;
         let Some(position) = found else { return Ok(None) };
         let entry = &position.entry;
@@ -210,23 +211,33 @@ impl TableReader {
         }
     }
 
-    /// Data block `number`, from the cache or the file.
+    /// Data block `number`, from the cache or the file; it is in the cache afterwards.
     #[inline]
-    pub(crate) fn block(&self, number: usize, fill_cache: bool) -> Result<Block> {
-        let range = self.index.block(number);
+    pub(crate) fn block(&self, number: usize) -> Result<Block> {
         let Some((cache, reader)) = &self.cache else { return self.read_block(number) };
-        let key = BlockKey { reader: *reader, offset: range.start };
-        let cached = if fill_cache { cache.block(key) } else { cache.peek(key) };
-        match cached {
+        let key = BlockKey { reader: *reader, offset: self.index.block(number).start };
+        match cache.block(key) {
             Some(block) if !self.verify_reads || block.is_intact() => return Ok(block),
             Some(_) => cache.heal(key),
             None => {}
         }
         let block = self.read_block(number)?;
-        if fill_cache {
-            cache.insert(key, block.clone());
-        }
+        cache.insert(key, block.clone());
         Ok(block)
+    }
+
+    /// Data block `number` for a reader that goes through the table once: leaves no trace in the cache.
+    pub(crate) fn block_once(&self, number: usize, readahead: &mut Readahead) -> Result<Block> {
+        let range = self.index.block(number);
+        if let Some((cache, reader)) = &self.cache
+            && let Some(block) = cache.peek(BlockKey { reader: *reader, offset: range.start })
+            && (!self.verify_reads || block.is_intact())
+        {
+            return Ok(block);
+        }
+        let start = range.start;
+        let block = readahead.block(&self.blocks, range, self.footer.filter_offset)?;
+        self.not_empty(start, block)
     }
 
     /// Data block `number` from the file.
@@ -234,11 +245,15 @@ impl TableReader {
         let range = self.index.block(number);
         let len = usize::try_from(range.end - range.start)
             .map_err(|_| self.blocks.damage(range.start, Damage("block beyond the size limit")))?;
-        let block = self.blocks.read_block(range.start, len)?;
-        if block.entry_count() == 0 {
-            return Err(self.blocks.damage(range.start, Damage("data block without entries")));
-        }
+        let block = self.not_empty(range.start, self.blocks.read_block(range.start, len)?)?;
         Ok(if self.verify_reads { block.sealed() } else { block })
+    }
+
+    fn not_empty(&self, offset: u64, block: Block) -> Result<Block> {
+        match block.entry_count() {
+            0 => Err(self.blocks.damage(offset, Damage("data block without entries"))),
+            _ => Ok(block),
+        }
     }
 
     /// The error for damage in data block `number`.
@@ -336,4 +351,40 @@ fn read_filter(blocks: &BlockFile, footer: &Footer, tail: &[u8]) -> Result<Optio
         .ok_or_else(|| damage(Damage("filter outside the tail")))?;
     let payload = blocks.payload(at, stored)?;
     Filter::decode(payload.bytes()).map_err(damage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{TableBuilder, TableOptions};
+    use esker_base::{FileNumber, MAX_SEQUENCE, key_hash};
+    use esker_vfs::{MemVfs, Vfs};
+
+    /// A block that changed in memory is dropped and read anew, by a table that verifies its reads.
+    ///
+    /// Fails when the seal of a cached block is not looked at.
+    #[test]
+    fn a_scribbled_block_heals() {
+        let (vfs, path) = (MemVfs::new(), Path::new("/000001.sst"));
+        let identity = TableIdentity { store_id: 1, number: FileNumber(1), hash_seed: 7 };
+        let file = vfs.create_new(path).unwrap();
+        let mut builder = TableBuilder::new(file, path.into(), &TableOptions::default(), identity, 0);
+        builder.add(InternalKeyRef::new(b"key", 3, ValueKind::Put), b"value").unwrap();
+        builder.finish().unwrap();
+        for verify_reads in [true, false] {
+            let cache = Arc::new(BlockCache::new(1 << 20));
+            let open = OpenTable { cache: Some(Arc::clone(&cache)), verify_reads, ..OpenTable::default() };
+            let table = TableReader::open(vfs.open(path).unwrap(), path.into(), open).unwrap();
+            let lookup = Lookup { user_key: b"key", hash: key_hash(7, b"key"), seq: MAX_SEQUENCE };
+            assert_eq!(table.get(&lookup).unwrap().unwrap().value, b"value");
+
+            let key = BlockKey { reader: table.cache.as_ref().unwrap().1, offset: HEADER_LEN as u64 };
+            let block = cache.peek(key).unwrap();
+            cache.insert(key, block.scribbled());
+            let found = table.get(&lookup).unwrap().unwrap().value;
+            assert_eq!(found == b"value", verify_reads, "{found:?}");
+            assert_eq!(cache.stats().heals, u64::from(verify_reads));
+            assert_eq!(cache.peek(key).unwrap().is_intact(), true);
+        }
+    }
 }

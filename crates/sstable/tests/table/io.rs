@@ -188,6 +188,53 @@ fn an_iterator_recovers_by_a_seek_only() {
     assert_eq!(all(&table).unwrap(), entries());
 }
 
+/// An iterator that leaves the cache alone reads ahead when it goes forward, and only then.
+///
+/// Fails when each block is read for itself.
+#[test]
+fn compactions_read_many_blocks_at_once() {
+    let entries: Vec<Entry> =
+        (0..4000).map(|index| put(format!("{index:05}"), 1, [index as u8; 300])).collect();
+    let (bytes, summary) = build(&plain(), &entries);
+    let probe = Probe::new(bytes);
+    let table = open(&probe, known(&summary, None)).unwrap();
+    let mut iter = table.iter(false);
+    for round in 0..2 {
+        probe.reads();
+        // One bad read each: of a piece, and of a block out of a bad piece.
+        probe.flip(round);
+        let mut seen = 0;
+        iter.seek_to_first().unwrap();
+        while iter.valid() {
+            assert_eq!(iter.key(), entries[seen].0.as_ref());
+            assert_eq!(iter.value(), entries[seen].1);
+            seen += 1;
+            iter.next().unwrap();
+        }
+        assert_eq!(seen, entries.len());
+        let reads = probe.reads();
+        assert!(reads.len() < 15, "{} reads for {} blocks", reads.len(), summary.data_blocks);
+        assert!(
+            reads.iter().all(|(offset, len)| offset + *len as u64 <= summary.file_size - summary.tail_size)
+        );
+    }
+    iter.seek_to_last().unwrap();
+    while iter.valid() {
+        iter.prev().unwrap();
+    }
+    assert_eq!(probe.reads().len() as u64, summary.data_blocks);
+    // Damage in a piece is the error of its block, and of no other.
+    let block = table.layout()[20].clone();
+    probe.bytes.lock().unwrap()[block.offset as usize + 50] ^= 1;
+    iter.seek_to_first().unwrap();
+    let error = loop {
+        if let Err(error) = iter.next() {
+            break error;
+        }
+    };
+    assert!(error.to_string().contains(&format!(" @ {}: ", block.offset)), "{error}");
+}
+
 /// A file that is cut under an open table.
 #[test]
 fn co10_a_table_cut_while_it_is_open() {

@@ -1,0 +1,71 @@
+//! [`Readahead`]: reads many data blocks at once for an iterator that goes forward through a table.
+//!
+//! A read of 4 KiB costs the system call about as much again as its bytes. Who scans to the end, as compactions do, reads
+//! ever larger pieces instead, up to [`MAX_LEN`]. Blocks are taken out of the piece one by one and verified as ever.
+
+use crate::block::Block;
+use crate::block_io::BlockFile;
+use esker_base::Result;
+use std::ops::Range;
+
+/// Length of the first piece that is read ahead, in bytes.
+const MIN_LEN: u64 = 16 << 10;
+
+/// Length of the largest piece.
+const MAX_LEN: u64 = 256 << 10;
+
+/// A piece of the file that was read ahead.
+#[derive(Debug, Default)]
+pub(crate) struct Readahead {
+    bytes: Vec<u8>,
+    offset: u64,
+    /// Where the block ends that was read last: going on there is going forward.
+    last_end: u64,
+    /// Length of the next piece; 0 until two blocks were read in a row.
+    next_len: u64,
+}
+
+impl Readahead {
+    /// The block stored at `range`, out of the piece, or with a new one that ends at most at `data_end`.
+    pub(crate) fn block(&mut self, file: &BlockFile, range: Range<u64>, data_end: u64) -> Result<Block> {
+        let forward = range.start == self.last_end;
+        self.last_end = range.end;
+        if !forward {
+            self.next_len = 0;
+            self.bytes.clear();
+            return read_one(file, range);
+        }
+        if self.piece(&range).is_none() {
+            self.next_len = (2 * self.next_len).clamp(MIN_LEN, MAX_LEN);
+            let end = data_end.min(range.start + self.next_len);
+            if end < range.end {
+                return read_one(file, range);
+            }
+            self.offset = range.start;
+            self.bytes.clear();
+            // At most `MAX_LEN`, and inside the file.
+            self.bytes.resize(usize::try_from(end - range.start).unwrap_or(0), 0);
+            if file.read_bytes(range.start, &mut self.bytes).is_err() {
+                self.bytes.clear();
+                return read_one(file, range);
+            }
+        }
+        match self.piece(&range).map(|stored| file.block(range.start, stored)) {
+            Some(Ok(block)) => Ok(block),
+            // Another try, and the error if it is one, comes from a read of this block alone.
+            _ => read_one(file, range),
+        }
+    }
+
+    /// The stored block in the piece that is in memory.
+    fn piece(&self, range: &Range<u64>) -> Option<&[u8]> {
+        let start = usize::try_from(range.start.checked_sub(self.offset)?).ok()?;
+        let end = usize::try_from(range.end.checked_sub(self.offset)?).ok()?;
+        self.bytes.get(start..end)
+    }
+}
+
+fn read_one(file: &BlockFile, range: Range<u64>) -> Result<Block> {
+    // A length beyond the address space is beyond the limit of a block, too.
+    file.read_block(range.start, usize::try_from(range.end - range.start).unwrap_or(usize::MAX))
+}
