@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests of what happens between threads")]
 
 use super::{SEED, get, lookup, put};
-use esker_base::{InternalIterator, SplitMix64, ValueKind, key_hash};
+use esker_base::{InternalIterator, InternalKeyRef, SplitMix64, ValueKind, key_hash};
 use esker_memtable::Memtable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -153,4 +153,41 @@ fn several_writers_lose_nothing() {
         assert_eq!(found.seq, seq);
         check(&key_of(seq), seq, &found.value);
     }
+}
+
+/// Seeks in both directions land exactly, also while the stretch of the order that they land in is being split: the
+/// writer appends, so every split is where the readers are.
+#[test]
+fn seeks_land_exactly_while_leaves_are_split() {
+    const WRITES: u64 = 200_000;
+    let table = Arc::new(Memtable::new(SEED, 16 << 10));
+    let visible = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for forward in [true, false] {
+            let (table, visible) = (&table, &visible);
+            scope.spawn(move || {
+                let mut iter = table.iter();
+                loop {
+                    let seq = visible.load(Ordering::Acquire);
+                    let key = seq.to_be_bytes();
+                    let target = InternalKeyRef::new(&key, seq, ValueKind::Put);
+                    if forward {
+                        iter.seek(target).unwrap()
+                    } else {
+                        iter.seek_for_prev(target).unwrap()
+                    }
+                    assert!(seq == 0 || iter.key() == target, "at {:?}, not {target:?}", iter.key());
+                    iter.seek_to_last().unwrap();
+                    assert!(seq == 0 || iter.key() >= target, "the last is {:?}, not {target:?}", iter.key());
+                    if seq == WRITES {
+                        return;
+                    }
+                }
+            });
+        }
+        for seq in 1..=WRITES {
+            put(&table, &seq.to_be_bytes(), seq, b"");
+            visible.store(seq, Ordering::Release);
+        }
+    });
 }
