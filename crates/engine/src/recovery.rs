@@ -61,17 +61,21 @@ fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<()> {
     if !options.create_if_missing {
         return Err(no_database(dir));
     }
-    let mut missing = Vec::new();
-    for ancestor in dir.ancestors().take_while(|ancestor| !ancestor.as_os_str().is_empty()) {
-        if vfs.kind(ancestor).map_err(|error| Error::io("look at", ancestor, error))?.is_some() {
-            break;
+    vfs.create_dir_all(dir).map_err(|error| Error::io("create", dir, error))
+}
+
+/// Makes the names of the directory and of those above it durable before a store is created in it. They may be those of
+/// an earlier open, which made them and died before it could sync them; whoever may not open a directory did not make
+/// the one in it.
+fn sync_names(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    for parent in dir.ancestors().skip(1) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        match vfs.sync_dir(parent) {
+            Err(error) if error.kind() != std::io::ErrorKind::PermissionDenied => {
+                return Err(Error::io("sync", parent, error));
+            }
+            _ => {}
         }
-        missing.push(ancestor);
-    }
-    vfs.create_dir_all(dir).map_err(|error| Error::io("create", dir, error))?;
-    for made in missing.into_iter().rev() {
-        let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        sync_dir(vfs, parent)?;
     }
     Ok(())
 }
@@ -114,6 +118,7 @@ impl Found {
             }
             Recovery::Missing { .. } if !options.create_if_missing => Err(no_database(dir)),
             Recovery::Missing { max_file_number_seen } => {
+                sync_names(vfs, dir)?;
                 let mut rng = SplitMix64::new(options.seed.unwrap_or_else(entropy));
                 let store_id = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
                 let mut state = ManifestState::new(store_id, rng.next_u64());

@@ -6,6 +6,7 @@
 //! - **M1** When an edit of the manifest names a new table, the table's data and its name are durable.
 //! - **M2** When a file becomes `CURRENT`, its data is synced, and the manifest that it names is durable with its name.
 //! - **M3** When a second piece is appended to a log segment, the segment's name is durable.
+//! - **M5** A manifest is not appended to after a failed append.
 //! - **M7** A file number is used once, and no new one is below any that was there at the start.
 //! - **D1** No table is removed that the manifest names, durably or not; nor a manifest that `CURRENT` names.
 //! - **W8** A log segment with content is removed only when a durable edit says that it is no longer needed.
@@ -70,6 +71,8 @@ struct FileState {
 struct Manifest {
     store_id: u128,
     len: u64,
+    /// An append failed, or was no edit.
+    broken: bool,
     /// With all edits that were appended.
     written: Shape,
     /// With those that are synced.
@@ -94,6 +97,14 @@ impl OrderChecker {
     /// What was done wrong so far.
     pub fn violations(&self) -> Vec<String> {
         self.state().violations.clone()
+    }
+
+    /// A process starts on the disk: numbers of files that an earlier one made and removed again are free, unless they
+    /// lie below what the directory holds.
+    pub fn process_starts(&self) {
+        let mut state = self.state();
+        state.used = state.numbers().collect();
+        state.largest_at_start = state.numbers().max().unwrap_or_default();
     }
 
     /// Forgets all violations, for tests that plant them.
@@ -183,9 +194,8 @@ impl Interceptor for OrderChecker {
         let result = file.append(data);
         if result.is_err()
             && let Some(name) = self.name(call.path)
-            && let Some(state) = self.state().files.get_mut(name)
         {
-            state.len = file.len();
+            self.state().append_failed(name, file.len());
         }
         result
     }
@@ -206,14 +216,10 @@ impl State {
     fn scan(vfs: &dyn Vfs, dir: &Path) -> Self {
         let mut state = State::default();
         for entry in vfs.list(dir).unwrap_or_default() {
-            if let Some((_, FileNumber(number))) = parse_file_name(&entry.name) {
-                if number > 0 {
-                    state.used.insert(number);
-                }
-                state.largest_at_start = state.largest_at_start.max(number);
-            }
             state.files.insert(entry.name, FileState { len: entry.size, appends: 1, ..FileState::default() });
         }
+        state.used = state.numbers().collect();
+        state.largest_at_start = state.numbers().max().unwrap_or_default();
         if let Ok(Recovery::Store(store)) = esker_manifest::recover(vfs, dir) {
             let shape = Shape {
                 tables: store.state.table_numbers().map(|number| number.0).collect(),
@@ -227,6 +233,7 @@ impl State {
             let manifest = Manifest {
                 store_id: store.state.store_id,
                 len: u64::MAX,
+                broken: false,
                 written: shape.clone(),
                 durable: shape,
             };
@@ -234,6 +241,12 @@ impl State {
             state.current = Some(store.manifest_number.0);
         }
         state
+    }
+
+    /// The numbers in the names of the files that are there.
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        let parsed = self.files.keys().filter_map(|name| parse_file_name(name));
+        parsed.map(|(_, number)| number.0).filter(|number| *number > 0)
     }
 
     fn violation(&mut self, what: String) {
@@ -276,7 +289,7 @@ impl State {
             }
             FileKind::Wal => {
                 let needed = |shape: &Shape| shape.logs.values().min().is_none_or(|oldest| *oldest <= number);
-                let is_empty = self.files.get(name).is_some_and(|file| file.len <= HEADER_LEN);
+                let is_empty = self.files.get(name).is_none_or(|file| file.len <= HEADER_LEN);
                 if !is_empty && named.into_iter().any(|(_, manifest)| needed(&manifest.durable)) {
                     self.violation(format!("W8: {name} is removed, and no durable edit says that it can go"));
                 }
@@ -352,21 +365,37 @@ impl State {
         }
     }
 
+    fn append_failed(&mut self, name: &str, len: u64) {
+        if let Some(file) = self.files.get_mut(name) {
+            file.len = len;
+        }
+        if let Some((FileKind::Manifest, FileNumber(number))) = parse_file_name(name)
+            && let Some(manifest) = self.manifests.get_mut(&number)
+        {
+            manifest.broken = true;
+        }
+    }
+
     /// An append to a manifest: the header, or one edit.
     fn appending_edit(&mut self, name: &str, number: FileNumber, data: &[u8]) {
         let manifest = self.manifests.entry(number.0).or_default();
+        if manifest.broken {
+            return self.violation(format!("M5: {name} is appended to after a failed append"));
+        }
         let offset = manifest.len;
         manifest.len = manifest.len.saturating_add(data.len() as u64);
         if offset == 0 {
             match SegmentHeader::decode(data) {
                 Ok(header) => manifest.store_id = header.store_id,
-                Err(_) => self.violation(format!("{name} does not start with a header")),
+                Err(_) => manifest.broken = true,
             }
             return;
         }
         let context = RecordContext::new(LogKind::Manifest, manifest.store_id, number);
+        // Half a record: a fault above this layer.
         let Some(edit) = decode_edit(name, context, offset, data) else {
-            return self.violation(format!("{name} gets an append at {offset} that is no edit"));
+            manifest.broken = true;
+            return;
         };
         let added: Vec<u64> = edit.added.iter().map(|added| added.table.number.0).collect();
         let shape = &mut manifest.written;

@@ -38,6 +38,7 @@ impl Rig {
 
     /// The same on another file system, which should have the watched one below.
     pub fn components_on(&self, vfs: Arc<dyn Vfs>, options: &Options) -> Components {
+        self.order.interceptor().process_starts();
         let mut components = Components::for_options(options);
         components.vfs = vfs;
         components.listener = Some(Arc::clone(&self.events) as Arc<dyn EventListener>);
