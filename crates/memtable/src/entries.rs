@@ -21,7 +21,7 @@ const SHELVES: usize = 28;
 /// Stands for "no older version" in [`Entry::prev`].
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// One version of a key: where its bytes are.
+/// One version of a key: where its bytes are. With its cell it takes 48 bytes; 64 aligned ones were no faster.
 #[derive(Debug)]
 pub(crate) struct Entry {
     owner: Arc<[u8]>,

@@ -6,7 +6,10 @@
 //! ```
 //!
 //! One node for about a hundred entries keeps the skiplist in the processor's cache, where one node an entry leaves it at a
-//! few thousand entries: searches of the order, scans, and dropping are several times faster for it.
+//! few thousand entries. Measured at 100,000 entries, one node an entry beside leaves: insert 630 and 244 ns, seek and ten
+//! entries 4,470 and 690 ns, a scan 284 and 60 ns an entry, a backward one 309 and 34, dropping 114 and 8, memory 298 and
+//! 249 bytes an entry. Runs that are frozen and merged would insert as fast, but their merges need a thread or pause the
+//! writer, and a scan has many of them to merge.
 //!
 //! A leaf is replaced as a whole, by one atomic swap. When it is split, its upper half is inserted as a leaf of its own
 //! first, and then its lower half takes its place. So every entry can be found at any time; a reader that met the lower

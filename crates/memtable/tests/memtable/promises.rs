@@ -217,3 +217,12 @@ fn fill_moves_entries_in_order() {
     }
     assert!(!iter.valid());
 }
+
+/// The engine shares memtables between threads and sends iterators to them.
+#[test]
+fn threads_may_have_them() {
+    fn shared<T: Send + Sync + 'static>() {}
+    fn sent<T: Send + 'static>() {}
+    shared::<Memtable>();
+    sent::<esker_memtable::MemtableIterator>();
+}
