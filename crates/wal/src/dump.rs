@@ -3,6 +3,8 @@
 //! Goes on behind damage, reports every fault with its place, and judges nothing: whether a fault is a torn tail or a
 //! loss takes the other segments and the manifest ([`recover`](crate::recover)). Prints nothing.
 
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+
 use std::path::Path;
 use std::sync::Arc;
 

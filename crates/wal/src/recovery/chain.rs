@@ -4,6 +4,8 @@
 //! a segment starts at or before what is needed. Segments that the walk jumps over were dropped by an earlier recovery,
 //! which then crashed before it could delete them: they must not come back (W8).
 
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+
 use std::path::PathBuf;
 
 use esker_base::{Error, FileKind, FileNumber, Result};

@@ -15,6 +15,8 @@
 //! | `replay` | the records, in order, up to the first that can't be read |
 //! | `proof` | whether anything says that the unreadable part was durable |
 
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+
 mod chain;
 mod proof;
 mod replay;

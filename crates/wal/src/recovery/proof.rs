@@ -1,5 +1,7 @@
 //! Looks for a proof that what can't be read was durable: all bytes behind the stop, all later segments, the manifest.
 
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+
 use std::fmt;
 use std::path::PathBuf;
 

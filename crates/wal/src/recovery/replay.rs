@@ -1,5 +1,7 @@
 //! [`Replay`]: hands out the records of a chain, in order, up to the first that can't be read.
 
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+
 use std::path::PathBuf;
 
 use esker_base::{BatchReader, Error, Result, SequenceNumber};

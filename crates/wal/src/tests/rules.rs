@@ -112,6 +112,57 @@ fn w11_the_successor_says_where_a_segment_ends() {
     }
 }
 
+/// Every call of the writer fails once, or from then on, in every way; then power is lost. What the errors said holds.
+#[test]
+fn w11_f1_f2_errors_say_what_is_there() {
+    let (mut absent_seen, mut unknown_seen) = (0, 0);
+    for mode in [FaultMode::Before, FaultMode::Short, FaultMode::After] {
+        for (forever, nth) in (1..=40).flat_map(|nth| [(false, nth), (true, nth)]) {
+            let mem = MemVfs::new();
+            let vfs = FaultVfs::over_mem(&mem);
+            let mut writer = create(&vfs);
+            vfs.sync_dir(Path::new("/")).unwrap();
+            let fault = Fault::nth(nth).mode(mode).lose_pending();
+            vfs.arm(if forever { fault.forever() } else { fault });
+            let (mut synced, mut absent, mut written) = (0, Vec::new(), Vec::new());
+            for round in 0..12 {
+                let (mark, first) = (writer.mark(), writer.last_sequence() + 1);
+                put(&mut writer).unwrap();
+                match if round % 3 == 2 { writer.sync() } else { writer.flush() } {
+                    Ok(()) => written.push(first),
+                    Err(error) if matches!(error.kind(), ErrorKind::Io { .. }) => {
+                        absent.push(first);
+                        writer.rollback(mark).unwrap();
+                        writer.append_skip(first, 1).unwrap();
+                    }
+                    Err(error) => {
+                        assert!(matches!(error.kind(), ErrorKind::WriteUnknown { .. }), "{error}");
+                        unknown_seen += 1;
+                        break;
+                    }
+                }
+                synced = writer.durable_sequence();
+            }
+            absent_seen += absent.len();
+            let crashes = (0..6).map(CrashMode::from_seed).chain([CrashMode::Drop, CrashMode::Keep]);
+            for crash in crashes {
+                let what = format!("{mode:?} {forever} {nth} {crash:?}");
+                let (seen, found) = replay(&mem.crash_clone_with(crash)).unwrap();
+                let there: Vec<_> =
+                    seen.iter().filter(|record| !record.2.is_empty()).map(|record| record.0).collect();
+                assert!(found.end.last_sequence >= synced, "{what}");
+                assert!(absent.iter().all(|first| !there.contains(first)), "{what}: {absent:?}, {there:?}");
+                let kept = written.iter().filter(|first| **first <= found.end.last_sequence);
+                assert!(
+                    kept.eq(there.iter().take_while(|first| **first <= *written.last().unwrap_or(&0))),
+                    "{what}"
+                );
+            }
+        }
+    }
+    assert!(absent_seen > 20 && unknown_seen > 20, "{absent_seen}, {unknown_seen}");
+}
+
 /// After a failed sync the file is never synced again, not even when the system would say yes.
 #[test]
 fn f1_a_failed_sync_is_for_ever() {
