@@ -145,7 +145,7 @@ impl Block {
     }
 
     /// Where restart `index` starts; the end of the entries for `index == restart_count`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn restart_at(&self, index: usize) -> Result<usize, Damage> {
         if index == 0 {
             return Ok(0);
@@ -166,7 +166,7 @@ impl Block {
     }
 
     /// The entry at restart `index`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn restart(&self, index: usize) -> Result<Position, Damage> {
         let at = self.restart_at(index)?;
         let entry = if index == 0 {

@@ -17,10 +17,17 @@ pub struct BlockCache {
     blocks: Cache<BlockKey, Block, ByBytes, Mix>,
     capacity: u64,
     next_reader: AtomicU64,
-    hits: AtomicU64,
+    hits: [Stripe; STRIPES],
     misses: AtomicU64,
     heals: AtomicU64,
 }
+
+/// Parts of the count of hits, so that threads rarely write to the same cache line.
+const STRIPES: usize = 16;
+
+#[derive(Default)]
+#[repr(align(128))]
+struct Stripe(AtomicU64);
 
 /// What a cache has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +68,7 @@ impl BlockCache {
             blocks: Cache::with_options(options, ByBytes, Mix, DefaultLifecycle::default()),
             capacity: capacity_bytes,
             next_reader: AtomicU64::new(0),
-            hits: AtomicU64::new(0),
+            hits: Default::default(),
             misses: AtomicU64::new(0),
             heals: AtomicU64::new(0),
         }
@@ -70,7 +77,7 @@ impl BlockCache {
     /// What the cache has done so far. Counted without order between threads.
     pub fn stats(&self) -> CacheStats {
         CacheStats {
-            hits: self.hits.load(Ordering::Relaxed),
+            hits: self.hits.iter().map(|stripe| stripe.0.load(Ordering::Relaxed)).sum(),
             misses: self.misses.load(Ordering::Relaxed),
             heals: self.heals.load(Ordering::Relaxed),
             bytes: self.blocks.weight(),
@@ -91,7 +98,8 @@ impl BlockCache {
     #[inline]
     pub(crate) fn block(&self, key: BlockKey) -> Option<Block> {
         let block = self.blocks.get(&key);
-        let counter = if block.is_some() { &self.hits } else { &self.misses };
+        let stripe = (key.offset >> 12) as usize % STRIPES;
+        let counter = if block.is_some() { &self.hits[stripe].0 } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
         block
     }

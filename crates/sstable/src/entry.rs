@@ -204,8 +204,19 @@ fn kind(number: u8) -> Option<ValueKind> {
 }
 
 /// A varint at `pos`, which moves behind it.
-#[inline(never)]
+#[inline(always)]
 fn varint(entries: &[u8], pos: &mut usize) -> Option<u64> {
+    match entries.get(*pos) {
+        Some(byte) if *byte < 0x80 => {
+            *pos += 1;
+            Some(u64::from(*byte))
+        }
+        _ => long_varint(entries, pos),
+    }
+}
+
+#[inline(never)]
+fn long_varint(entries: &[u8], pos: &mut usize) -> Option<u64> {
     let mut reader = Reader::new(entries.get(*pos..)?);
     let value = reader.varint()?;
     *pos += reader.position();

@@ -384,7 +384,7 @@ mod tests {
             let found = table.get(&lookup).unwrap().unwrap().value;
             assert_eq!(found == b"value", verify_reads, "{found:?}");
             assert_eq!(cache.stats().heals, u64::from(verify_reads));
-            assert_eq!(cache.peek(key).unwrap().is_intact(), true);
+            assert!(cache.peek(key).unwrap().is_intact());
         }
     }
 }
