@@ -59,30 +59,19 @@ impl Job {
 
 impl BackgroundWork for Core {
     fn step(&self) -> bool {
-        if self.has_failed() || self.is_stopping() {
+        if self.is_stopping() {
             return false;
         }
-        let Some(mut job) = self.next_job() else {
+        if self.has_failed() {
+            self.resume_after_full_disk();
+            return false;
+        }
+        let Some(job) = self.next_job() else {
             self.sweep();
             return false;
         };
-        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| job.step(self)));
-        let result = outcome.unwrap_or_else(|panic| Err(Error::fatal(panic_message(&*panic))));
-        match result {
-            Ok(JobStep::More) => {
-                self.state.lock().paused.push_back(job);
-                return true;
-            }
-            Ok(JobStep::Done) => job.release(&mut self.state.lock()),
-            Err(error) => {
-                job.clean_up(self);
-                job.release(&mut self.state.lock());
-                self.fail(&error);
-                self.report_failure();
-            }
-        }
-        self.progressed();
-        self.sweep();
+        // What a failure means is recorded in there.
+        let _ = self.run_step(job);
         true
     }
 
@@ -92,6 +81,64 @@ impl BackgroundWork for Core {
 }
 
 impl Core {
+    /// Runs one step of a job, and does what its outcome asks for.
+    pub(crate) fn run_step(&self, mut job: Job) -> Result<()> {
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| job.step(self)));
+        let result = outcome.unwrap_or_else(|panic| Err(Error::fatal(panic_message(&*panic))));
+        let result = match result {
+            Ok(JobStep::More) => {
+                self.state.lock().paused.push_back(job);
+                return Ok(());
+            }
+            Ok(JobStep::Done) => {
+                self.job_succeeded(&job);
+                Ok(())
+            }
+            Err(error) => {
+                self.job_failed(&job, &error);
+                Err(error)
+            }
+        };
+        self.progressed();
+        self.sweep();
+        result
+    }
+
+    fn job_succeeded(&self, job: &Job) {
+        let mut state = self.state.lock();
+        job.release(&mut state);
+        match job {
+            Job::Flush(_) => state.flush_retry.succeeded(),
+            Job::Compact(_) => state.compaction_retry.succeeded(),
+        }
+        if !state.flush_retry.is_failing()
+            && !state.compaction_retry.is_failing()
+            && state.quarantined.is_empty()
+        {
+            self.recovered();
+        }
+    }
+
+    fn job_failed(&self, job: &Job, error: &Error) {
+        job.clean_up(self);
+        {
+            let mut state = self.state.lock();
+            job.release(&mut state);
+            match job {
+                Job::Flush(job) => {
+                    state.doubtful.extend(job.doubtful());
+                    self.flush_failed(&mut state, error);
+                }
+                Job::Compact(job) => {
+                    state.doubtful.extend(job.doubtful());
+                    let inputs: Vec<_> = job.input_numbers().collect();
+                    self.compaction_failed(&mut state, error, &inputs);
+                }
+            }
+        }
+        self.report_failure();
+    }
+
     /// Picks up the most urgent job: a flush before a compaction, one in progress before a new one.
     fn next_job(&self) -> Option<Job> {
         let mut state = self.state.lock();
@@ -106,20 +153,31 @@ impl Core {
     }
 
     fn next_job_of(&self, state: &mut State) -> Option<Job> {
-        if let Some(at) = state.paused.iter().position(|job| matches!(job, Job::Flush(_))) {
-            return state.paused.remove(at);
-        }
-        if let Some(job) = self.plan_flush(state) {
-            return Some(Job::Flush(Box::new(job)));
+        let now = || self.components.clock.now();
+        if state.flush_retry.is_due(now)
+            && let Some(flush) = self.next_flush(state)
+        {
+            return Some(flush);
         }
         if self.check_open().is_err() {
             // Closing waits for flushes only. Compactions are given up between two steps.
             return None;
         }
-        if let Some(job) = state.paused.pop_front() {
-            return Some(job);
+        if let Some(at) = state.paused.iter().position(|job| matches!(job, Job::Compact(_))) {
+            return state.paused.remove(at);
+        }
+        if !state.compaction_retry.is_due(now) {
+            return None;
         }
         self.plan_compaction(state).map(|job| Job::Compact(Box::new(job)))
+    }
+
+    /// The flush in progress, or the next one.
+    pub(crate) fn next_flush(&self, state: &mut State) -> Option<Job> {
+        if let Some(at) = state.paused.iter().position(|job| matches!(job, Job::Flush(_))) {
+            return state.paused.remove(at);
+        }
+        self.plan_flush(state).map(|job| Job::Flush(Box::new(job)))
     }
 
     /// Compactions that may run at once: one thread is left for flushes.

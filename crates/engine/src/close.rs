@@ -17,16 +17,33 @@ impl Core {
             }
             log.active.log
         };
-        self.wait_for_flush(sealed)
+        let flushed = self.wait_for_flush(sealed);
+        if flushed.is_err() {
+            self.report_failure();
+        }
+        flushed
     }
 
     /// Waits until every memtable before the segment `before` is flushed.
     fn wait_for_flush(&self, before: FileNumber) -> Result<()> {
+        let failures = {
+            let mut state = self.state.lock();
+            // Whoever asks for a flush wants it tried now.
+            state.flush_retry.succeeded();
+            state.flush_failures
+        };
         self.work_available();
         loop {
             let seen = self.progress_now();
-            if self.state.lock().oldest_log() >= before {
-                return Ok(());
+            {
+                let state = self.state.lock();
+                if state.oldest_log() >= before {
+                    return Ok(());
+                }
+                if state.flush_failures > failures {
+                    drop(state);
+                    return Err(self.degraded_error());
+                }
             }
             self.check_progress_possible()?;
             self.wait_for_progress(seen);
@@ -45,18 +62,32 @@ impl Core {
     /// Compacts a range of user keys (inclusive bounds) down to the bottom, and waits for that.
     pub(crate) fn compact_range(&self, begin: Option<Vec<u8>>, end: Option<Vec<u8>>) -> Result<()> {
         self.flush()?;
-        let ticket = {
+        let (ticket, failures) = {
             let mut state = self.state.lock();
             state.manual_asked += 1;
             let ticket = state.manual_asked;
+            state.compaction_retry.succeeded();
             state.manual.push_back(ManualRequest { ticket, begin, end });
-            ticket
+            (ticket, state.compaction_failures)
         };
         self.work_available();
         loop {
             let seen = self.progress_now();
-            if self.state.lock().manual_done >= ticket {
-                return Ok(());
+            {
+                let mut state = self.state.lock();
+                if state.manual_done >= ticket {
+                    let failed = state.manual_failed.remove(&ticket);
+                    drop(state);
+                    return if failed { Err(self.degraded_error()) } else { Ok(()) };
+                }
+                if state.compaction_failures > failures {
+                    state.manual.retain(|request| request.ticket != ticket);
+                    if state.manual_current.as_ref().is_some_and(|manual| manual.is_idle(ticket)) {
+                        state.manual_current = None;
+                    }
+                    drop(state);
+                    return Err(self.degraded_error());
+                }
             }
             self.check_open()?;
             self.check_progress_possible()?;

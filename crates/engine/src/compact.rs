@@ -44,6 +44,13 @@ pub(crate) struct Manual {
     running: bool,
 }
 
+impl Manual {
+    /// Whether this is the request `ticket`, with no step running.
+    pub(crate) fn is_idle(&self, ticket: u64) -> bool {
+        self.request.ticket == ticket && !self.running
+    }
+}
+
 impl Core {
     /// Picks the next compaction, unless enough are running.
     pub(crate) fn plan_compaction(&self, state: &mut State) -> Option<CompactJob> {
@@ -127,9 +134,14 @@ impl Core {
                     state.manual_current = Some(manual);
                     return Some(*compaction);
                 }
-                ManualPick::Wait => {
+                ManualPick::Wait if state.compactions_running > 0 => {
                     state.manual_current = Some(manual);
                     return None;
+                }
+                // What is in the way is no job that will end: it is a damaged table.
+                ManualPick::Wait => {
+                    state.manual_failed.insert(manual.request.ticket);
+                    state.manual_done = manual.request.ticket;
                 }
                 ManualPick::Done => state.manual_done = manual.request.ticket,
             }
@@ -240,6 +252,15 @@ impl CompactJob {
         {
             manual.running = false;
         }
+    }
+
+    pub(crate) fn input_numbers(&self) -> impl Iterator<Item = FileNumber> {
+        self.compaction.input_numbers()
+    }
+
+    /// Tables that the manifest may or may not name, after a failed install.
+    pub(crate) fn doubtful(&self) -> Vec<FileNumber> {
+        if self.installing { self.made.numbers.clone() } else { Vec::new() }
     }
 
     /// What is to be removed when the job fails.

@@ -12,6 +12,7 @@
 
 use crate::commit::{CommitQueue, Visible};
 use crate::event::Event;
+use crate::health::{Health, Retry};
 use crate::metrics::Metrics;
 use crate::scheduler::BackgroundWork;
 use crate::snapshot::SnapshotRegistry;
@@ -47,8 +48,9 @@ pub(crate) struct Core {
     pub(crate) snapshots: SnapshotRegistry,
     /// Held while the database is open; given back by `close`.
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
-    /// The first background error.
-    failure: Mutex<Option<Error>>,
+    pub(crate) health: Mutex<Health>,
+    /// Held by the one `resume` that is running.
+    pub(crate) resuming: Mutex<Retry>,
 
     // Read without a lock.
     pub(crate) super_version: ArcSwap<SuperVersion>,
@@ -56,9 +58,8 @@ pub(crate) struct Core {
     next_file: AtomicU64,
     /// Grows whenever a job has ended.
     progress: AtomicU64,
-    /// Mirrors `failure.is_some()`.
+    /// Whether `health` is latched.
     failed: AtomicBool,
-    failure_reported: AtomicBool,
     closed: AtomicBool,
     /// Set when background work must not go on.
     stopping: AtomicBool,
@@ -98,13 +99,13 @@ impl Core {
             state: Mutex::new(parts.state),
             snapshots: SnapshotRegistry::default(),
             lock: Mutex::new(Some(parts.lock)),
-            failure: Mutex::new(None),
+            health: Mutex::default(),
+            resuming: Mutex::default(),
             super_version,
             visible: Visible::new(parts.visible),
             next_file: AtomicU64::new(parts.next_file),
             progress: AtomicU64::new(0),
             failed: AtomicBool::new(false),
-            failure_reported: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             leftovers: AtomicBool::new(false),
@@ -179,38 +180,12 @@ impl Core {
         self.log_durable.store(seq, Ordering::SeqCst);
     }
 
-    /// The error that latched the database read-only.
-    pub(crate) fn failure(&self) -> Option<Error> {
-        self.failure.lock().clone()
-    }
-
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Latches the database read-only. The first error stays the cause. May be called with locks held: listeners are
-    /// told by [`report_failure`](Self::report_failure), later.
-    pub(crate) fn fail(&self, error: &Error) {
-        {
-            let mut failure = self.failure.lock();
-            if failure.is_some() {
-                return;
-            }
-            *failure = Some(error.clone());
-            self.failed.store(true, Ordering::Release);
-        }
-        // Whoever waits for background work would wait in vain.
-        self.progressed();
-    }
-
-    /// Tells the listener of a background error, once. Called without a lock.
-    pub(crate) fn report_failure(&self) {
-        if self.has_failed()
-            && !self.failure_reported.swap(true, Ordering::SeqCst)
-            && let Some(error) = self.failure()
-        {
-            self.emit(&Event::BackgroundError { error });
-        }
+    pub(crate) fn set_failed(&self, failed: bool) {
+        self.failed.store(failed, Ordering::Release);
     }
 
     pub(crate) fn emit(&self, event: &Event) {

@@ -4,6 +4,7 @@ use crate::commit::Request;
 use crate::core::Core;
 use crate::cursor::{Bounds, Cursor};
 use crate::handle::Handle;
+use crate::health::DbState;
 use crate::iter::{DbIterator, bounds_of, prefix_bounds};
 use crate::metrics::Stats;
 use crate::verify::VerifyReport;
@@ -184,7 +185,7 @@ impl Db {
     ///
     /// As [`get`](Db::get).
     pub fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        Ok(self.handle.get(key.as_ref(), None)?.map(|value| read(&value)))
+        self.handle.get_with(key.as_ref(), None, read)
     }
 
     /// Whether a key has a value.
@@ -193,7 +194,7 @@ impl Db {
     ///
     /// As [`get`](Db::get).
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.handle.get(key.as_ref(), None)?.is_some())
+        Ok(self.handle.get_with(key.as_ref(), None, |_| ())?.is_some())
     }
 
     /// The values of several keys, as of one moment, in the order of `keys`. A key that can't be read has its own
@@ -285,6 +286,25 @@ impl Db {
     /// The background error that has made the database read-only, if there was one.
     pub fn background_error(&self) -> Option<Error> {
         self.handle.failure()
+    }
+
+    /// Whether the database takes writes, and what is wrong if it does not.
+    pub fn state(&self) -> DbState {
+        self.handle.db_state()
+    }
+
+    /// After an error of the log or the manifest: starts a new log and, if need be, a new manifest, writes everything in
+    /// memory to new tables, and takes writes again. Also lets failed background work be tried at once. Batches whose
+    /// outcome was unknown are settled by it: they are not there. Does nothing when nothing is wrong.
+    ///
+    /// After a full disk this is tried automatically, every second at first.
+    ///
+    /// # Errors
+    ///
+    /// What still fails: the database stays as it was. [`ReadOnly`](crate::ErrorKind::ReadOnly) after a
+    /// [`Fatal`](crate::ErrorKind::Fatal) error, which only reopening helps.
+    pub fn resume(&self) -> Result<()> {
+        self.handle.resume()
     }
 
     /// Flushes what is in memory, closes the files and releases the lock. Other handles, and cursors and iterators that

@@ -49,10 +49,12 @@ pub enum Event {
         /// How long.
         took: Duration,
     },
-    /// A background error has latched the database read-only.
+    /// Something failed in the background, or the log did. See [`DbState`](crate::DbState) for what it means.
     BackgroundError {
         /// The error.
         error: Error,
+        /// Whether writes are refused from now on.
+        latched: bool,
     },
 }
 

@@ -7,7 +7,7 @@ use crate::sink::{MadeTables, sync_dir};
 use crate::state::State;
 use crate::super_version::Generation;
 use crate::{Error, Result};
-use esker_base::{FileKind, SequenceNumber};
+use esker_base::{FileKind, FileNumber};
 use esker_compaction::{CompactionJob, DeeperTables, Step};
 use esker_manifest::VersionEdit;
 use esker_memtable::MemtableIterator;
@@ -95,10 +95,8 @@ impl FlushJob {
             let newer = state.immutables.iter().rev().find(|sealed| sealed.log > self.generation.log);
             newer.map_or(state.active.log, |sealed| sealed.log)
         };
-        let flushed: SequenceNumber =
-            self.generation.memtables.iter().filter_map(|memtable| memtable.largest_seq()).max().unwrap_or(0);
         let mut edit = VersionEdit::new();
-        edit.last_sequence = Some(flushed);
+        edit.last_sequence = Some(self.generation.last_seq());
         edit.durable_sequence = Some(core.log_durable());
         {
             let state = core.state.lock();
@@ -124,6 +122,14 @@ impl FlushJob {
         let took = core.components.clock.now().saturating_sub(self.started);
         core.emit(&Event::Flushed { entries: self.entries, bytes, took });
         Ok(())
+    }
+
+    /// Tables that the manifest may or may not name, after a failed install.
+    pub(crate) fn doubtful(&self) -> Vec<FileNumber> {
+        if !self.installing {
+            return Vec::new();
+        }
+        self.outputs.iter().flat_map(|(_, made)| made.numbers.iter().copied()).collect()
     }
 
     /// What is to be removed when the job fails.

@@ -18,6 +18,33 @@ impl Core {
         self.lookup(&picture, key, seq)
     }
 
+    /// Calls `read` with the value of `key`, where it lies.
+    #[inline]
+    pub(crate) fn get_with<R>(
+        &self,
+        key: &[u8],
+        seq: Option<SequenceNumber>,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        self.check_open()?;
+        if key.len() > MAX_KEY_LEN {
+            return Ok(None);
+        }
+        let picture = self.super_version.load();
+        let seq = seq.unwrap_or_else(|| self.visible.load());
+        let lookup = Lookup { user_key: key, hash: key_hash(self.tables.hash_seed, key), seq };
+        for generation in std::iter::once(&picture.active).chain(&picture.immutables) {
+            if let Some(found) = generation.memtables[0].get_ref(&lookup) {
+                return match found.kind {
+                    ValueKind::Put => Ok(Some(read(found.value))),
+                    ValueKind::Delete => Ok(None),
+                    other => Err(unsupported(other)),
+                };
+            }
+        }
+        Ok(picture.get_from_tables(0, &lookup)?.map(|value| read(&value)))
+    }
+
     /// The values of several keys as of one moment. An error is the answer for its key only.
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
@@ -52,6 +79,11 @@ impl SuperVersion {
                 return value(found.kind, found.value);
             }
         }
+        self.get_from_tables(position, lookup)
+    }
+
+    #[inline]
+    fn get_from_tables(&self, position: usize, lookup: &Lookup<'_>) -> Result<Option<Slice>> {
         let tables = &*self.keyspaces[position];
         for table in &tables.level0 {
             if table.meta.covers(lookup.user_key)

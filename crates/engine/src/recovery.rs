@@ -65,16 +65,17 @@ fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<()> {
 }
 
 /// Makes the names of the directory and of those above it durable before a store is created in it. They may be those of
-/// an earlier open, which made them and died before it could sync them; whoever may not open a directory did not make
-/// the one in it.
+/// an earlier open, which made them and died before it could sync them.
 fn sync_names(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    use std::io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     for parent in dir.ancestors().skip(1) {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        match vfs.sync_dir(parent) {
-            Err(error) if error.kind() != std::io::ErrorKind::PermissionDenied => {
+        if let Err(error) = vfs.sync_dir(parent) {
+            // Whoever may not do that did not make a directory there either.
+            let foreign = [InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported];
+            if !foreign.contains(&error.kind()) {
                 return Err(Error::io("sync", parent, error));
             }
-            _ => {}
         }
     }
     Ok(())
@@ -189,10 +190,17 @@ impl<'a> Opening<'a> {
             let (kind, number) = parse_file_name(&entry.name)?;
             (kind == FileKind::Wal && number >= oldest).then_some(number)
         });
+        let segments: Vec<FileNumber> = segments.collect();
+        // Its name was durable before the manifest named it, so no crash takes it away (DW22).
+        let missing = oldest.0 != 0 && !segments.contains(&oldest);
+        if missing && self.options.recovery == RecoveryMode::Strict {
+            let path = FileKind::Wal.path(self.dir, oldest);
+            return Err(Error::corruption(path, 0, "the manifest needs this log segment, and it is missing"));
+        }
         let recover = RecoverOptions {
             dir: self.dir.to_path_buf(),
             store_id: self.state.store_id,
-            segments: segments.collect(),
+            segments,
             durable: self.state.durable_sequence,
             first_needed: self.state.last_sequence + 1,
             mode: match self.options.recovery {
@@ -310,7 +318,7 @@ impl<'a> Opening<'a> {
             components: self.components.clone(),
             tables: self.tables,
             log,
-            manifest: VersionSet { state: self.state, writer: Some(manifest) },
+            manifest: VersionSet { state: self.state, writer: Some(manifest), in_doubt: false },
             state,
             visible: self.last_seq,
             next_file: self.next_file,

@@ -104,7 +104,7 @@ impl Snapshot {
     ///
     /// As there.
     pub fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        Ok(self.handle.get(key.as_ref(), Some(self.seq))?.map(|value| read(&value)))
+        self.handle.get_with(key.as_ref(), Some(self.seq), read)
     }
 
     /// As [`Db::multi_get`](crate::Db::multi_get).

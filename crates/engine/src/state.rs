@@ -2,6 +2,7 @@
 
 use crate::background::Job;
 use crate::compact::Manual;
+use crate::health::Retry;
 use crate::super_version::{Generation, KeyspaceTables, LevelTables, SuperVersion};
 use crate::table_cache::{TableHandle, TableOpener};
 use esker_base::{FileKind, FileNumber, KeyspaceId};
@@ -34,6 +35,19 @@ pub(crate) struct State {
     pub(crate) manual_asked: u64,
     pub(crate) manual_done: u64,
 
+    /// Manual compactions that could not be done.
+    pub(crate) manual_failed: BTreeSet<u64>,
+
+    /// Failures in a row, and how many there were in all.
+    pub(crate) flush_retry: Retry,
+    pub(crate) compaction_retry: Retry,
+    pub(crate) flush_failures: u64,
+    pub(crate) compaction_failures: u64,
+    /// Damaged tables, which are also `busy`: no compaction takes them.
+    pub(crate) quarantined: BTreeSet<FileNumber>,
+
+    /// Tables that a failed edit of the manifest may have named. They stay until a new manifest says otherwise.
+    pub(crate) doubtful: Vec<FileNumber>,
     /// Tables of no current version. A file goes when nobody reads it any more.
     pub(crate) obsolete_tables: Vec<Arc<TableHandle>>,
     /// Log segments and manifests that can go at once.
@@ -73,6 +87,13 @@ impl State {
             manual_current: None,
             manual_asked: 0,
             manual_done: 0,
+            manual_failed: BTreeSet::new(),
+            flush_retry: Retry::default(),
+            compaction_retry: Retry::default(),
+            flush_failures: 0,
+            compaction_failures: 0,
+            quarantined: BTreeSet::new(),
+            doubtful: Vec::new(),
             obsolete_tables: Vec::new(),
             obsolete_files: Vec::new(),
             retired: Vec::new(),

@@ -5,10 +5,10 @@
 //! two.
 
 use crate::table_cache::TableHandle;
-use esker_base::FileNumber;
+use esker_base::{FileNumber, SequenceNumber};
 use esker_manifest::Version;
 use esker_memtable::Memtable;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The memtables that share a log segment, one for each keyspace.
 #[derive(Debug)]
@@ -17,12 +17,27 @@ pub(crate) struct Generation {
     pub(crate) log: FileNumber,
     /// By position of the keyspace.
     pub(crate) memtables: Vec<Arc<Memtable>>,
+    /// Set when it is sealed: the last sequence number that was given out. What the segment and those before it said
+    /// about numbers up to this one is settled once the memtables are in tables.
+    sealed_at: OnceLock<SequenceNumber>,
 }
 
 impl Generation {
+    /// No number after `last_seq` will come here.
+    pub(crate) fn seal(&self, last_seq: SequenceNumber) {
+        self.sealed_at.get_or_init(|| last_seq);
+    }
+
+    /// The last sequence number that this generation settles.
+    pub(crate) fn last_seq(&self) -> SequenceNumber {
+        let newest =
+            || self.memtables.iter().filter_map(|memtable| memtable.largest_seq()).max().unwrap_or(0);
+        self.sealed_at.get().copied().unwrap_or_else(newest)
+    }
+
     pub(crate) fn new(log: FileNumber, hash_seed: u64, keyspaces: usize, expected_bytes: usize) -> Arc<Self> {
         let memtables = (0..keyspaces).map(|_| Arc::new(Memtable::new(hash_seed, expected_bytes))).collect();
-        Arc::new(Generation { log, memtables })
+        Arc::new(Generation { log, memtables, sealed_at: OnceLock::new() })
     }
 
     pub(crate) fn memory_usage(&self) -> usize {

@@ -17,6 +17,8 @@ pub(crate) struct VersionSet {
     pub(crate) state: ManifestState,
     /// `None` after a clean close.
     pub(crate) writer: Option<ManifestWriter>,
+    /// Set when it is not known which manifest `CURRENT` names on the device.
+    pub(crate) in_doubt: bool,
 }
 
 impl Core {
@@ -48,17 +50,33 @@ impl Core {
 
     fn log_edit(&self, versions: &mut VersionSet, edit: &VersionEdit, new: &ManifestState) -> Result<()> {
         let Some(writer) = &mut versions.writer else { return Err(Error::closed()) };
-        if !writer.is_oversized() {
-            return writer.append(edit);
+        if writer.is_oversized() {
+            match self.roll_manifest(versions, new) {
+                // The old one still is the current one, and good: it only gets longer.
+                Err(_) if !versions.in_doubt => {}
+                rolled => return rolled,
+            }
         }
-        let old = writer.number();
+        match &mut versions.writer {
+            Some(writer) => writer.append(edit),
+            None => Err(Error::closed()),
+        }
+    }
+
+    /// Starts a new manifest with all of `state`. The old one can go then.
+    pub(crate) fn roll_manifest(&self, versions: &mut VersionSet, state: &ManifestState) -> Result<()> {
         let number = self.new_file_number();
-        let mut snapshot = new.clone();
+        let mut snapshot = state.clone();
         snapshot.next_file = FileNumber(self.next_file_number());
-        let fresh = ManifestWriter::create(Arc::clone(&self.components.vfs), &self.dir, number, &snapshot)
-            .map_err(|failed| failed.error)?;
-        versions.writer = Some(fresh);
-        self.state.lock().obsolete_files.push((FileKind::Manifest, old));
+        let fresh = ManifestWriter::create(Arc::clone(&self.components.vfs), &self.dir, number, &snapshot);
+        let fresh = fresh.map_err(|failed| {
+            versions.in_doubt |= !failed.old_is_current;
+            failed.error
+        })?;
+        versions.in_doubt = false;
+        if let Some(old) = versions.writer.replace(fresh) {
+            self.state.lock().obsolete_files.push((FileKind::Manifest, old.number()));
+        }
         Ok(())
     }
 }

@@ -74,6 +74,7 @@ impl Core {
                     break;
                 }
                 Admission::Wait(cause) => {
+                    self.check_wait_makes_sense()?;
                     waited.get_or_insert_with(|| (self.components.clock.now(), cause));
                     self.work_available();
                     self.wait_for_progress(seen);
@@ -172,6 +173,8 @@ impl Core {
         log.unsynced.clear();
         log.writer.previous_is_durable();
         log.record_skip()?;
+        // What the flush says stands: after a clean cut the group is certainly not in the log.
+        log.writer.flush()?;
         log.writer.sync().map_err(unknown)?;
         self.set_log_durable(log.writer.durable_sequence());
         Ok(())
@@ -187,6 +190,7 @@ impl Core {
         let memtable_size = self.options.effective_memtable_size();
         let fresh = Generation::new(number, self.tables.hash_seed, log.active.memtables.len(), memtable_size);
         let sealed = std::mem::replace(&mut log.active, fresh);
+        sealed.seal(log.last_seq);
         log.unsynced.push(std::mem::replace(&mut log.writer, writer));
         let mut state = self.state.lock();
         state.immutables.insert(0, sealed);
@@ -197,7 +201,7 @@ impl Core {
 
     /// Creates a log segment whose name is durable. A half-made one is removed again, so that the chain of segments
     /// stays whole.
-    fn create_segment(&self, header: SegmentHeader, durable: SequenceNumber) -> Result<LogWriter> {
+    pub(crate) fn create_segment(&self, header: SegmentHeader, durable: SequenceNumber) -> Result<LogWriter> {
         let vfs = &self.components.vfs;
         let path = self.file_path(FileKind::Wal, header.number);
         let created = LogWriter::create(vfs.as_ref(), &path, header, durable).and_then(|writer| {

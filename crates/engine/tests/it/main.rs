@@ -17,6 +17,7 @@ mod corruption;
 mod crash;
 mod determinism;
 mod fault;
+mod health;
 mod model;
 mod odd_input;
 mod recipes;

@@ -281,7 +281,7 @@ impl Driver {
                     self.coverage.add("snapshot over a compaction", u64::from(!self.snapshots.is_empty()));
                     self.coverage.add("cursor over a compaction", u64::from(self.cursor.is_some()));
                 }
-                Event::BackgroundError { error } => panic!("a background error: {error}"),
+                Event::BackgroundError { error, .. } => panic!("a background error: {error}"),
                 _ => {}
             }
         }

@@ -1,0 +1,140 @@
+//! [`Db::resume`](crate::Db::resume): out of the read-only state, without reopening.
+//!
+//! Nothing that failed is tried again as it was: after a failed sync the system may have dropped the data and report
+//! success the next time. Instead the log goes on in a new segment, the manifest in a new file if its end is in doubt, and
+//! everything in memory is written to new tables. Only when all of that is durable are writes taken again.
+
+use crate::core::Core;
+use crate::super_version::Generation;
+use crate::version_set::VersionSet;
+use crate::write::LogEnd;
+use crate::{Error, ErrorKind, Result};
+use esker_base::FileKind;
+use esker_wal::{LogKind, SegmentHeader};
+use std::sync::Arc;
+
+impl Core {
+    pub(crate) fn resume(&self) -> Result<()> {
+        let _alone = self.resuming.lock();
+        self.check_open()?;
+        self.resume_alone()
+    }
+
+    /// After a full disk the way out is tried without being asked for, later and later.
+    pub(crate) fn resume_after_full_disk(&self) {
+        let full = self.failure().is_some_and(|cause| cause.is_no_space() || is_no_space_below(&cause));
+        if !full || self.check_open().is_err() {
+            return;
+        }
+        let mut retry = self.resuming.lock();
+        if !retry.is_failing() {
+            // The disk has just been found full: give it a moment.
+            retry.failed(self.components.clock.now());
+        } else if retry.is_due(|| self.components.clock.now()) {
+            match self.resume_alone() {
+                Ok(()) => retry.succeeded(),
+                Err(_) => retry.failed(self.components.clock.now()),
+            }
+        }
+    }
+
+    fn resume_alone(&self) -> Result<()> {
+        self.forget_failures();
+        if let Some(cause) = self.failure() {
+            if matches!(cause.kind(), ErrorKind::Fatal { .. }) {
+                return Err(Error::read_only(cause));
+            }
+            self.restart_log(&mut self.log.lock())?;
+            self.restart_manifest(&mut self.manifest.lock())?;
+            self.flush_all()?;
+            self.trust_log(&mut self.log.lock())?;
+            self.unlatch();
+            self.set_leftovers(true);
+        }
+        self.progressed();
+        self.work_available();
+        Ok(())
+    }
+
+    /// Work that failed is tried at once, and damaged tables are compacted again.
+    fn forget_failures(&self) {
+        let mut state = self.state.lock();
+        state.flush_retry.succeeded();
+        state.compaction_retry.succeeded();
+        for number in std::mem::take(&mut state.quarantined) {
+            state.busy.remove(&number);
+        }
+        self.recovered();
+    }
+
+    /// Leaves the present segment where its good part ends, and goes on in a new one. The numbers of batches that failed
+    /// are not given to others.
+    fn restart_log(&self, log: &mut LogEnd) -> Result<()> {
+        let last = log.last_seq.max(log.writer.last_sequence());
+        let previous = log.writer.end();
+        let number = self.new_file_number();
+        let header = SegmentHeader { kind: LogKind::Wal, store_id: self.tables.store_id, number, previous };
+        let mut writer = self.create_segment(header, log.writer.durable_sequence())?;
+        if last > previous.last_sequence {
+            writer.append_skip(previous.last_sequence + 1, last - previous.last_sequence)?;
+            writer.flush()?;
+        }
+        let memtable_size = self.options.effective_memtable_size();
+        let fresh = Generation::new(number, self.tables.hash_seed, log.active.memtables.len(), memtable_size);
+        let sealed = std::mem::replace(&mut log.active, fresh);
+        sealed.seal(last);
+        log.writer = writer;
+        log.last_seq = last;
+        // What the numbers stand for is in the sealed memtable, or nowhere.
+        log.skipped = None;
+        let mut state = self.state.lock();
+        state.immutables.insert(0, sealed);
+        state.active = Arc::clone(&log.active);
+        self.publish(&state);
+        Ok(())
+    }
+
+    /// Starts a new manifest if the end of the present one is in doubt: from the state without the edit that failed.
+    fn restart_manifest(&self, versions: &mut VersionSet) -> Result<()> {
+        let poisoned = versions.writer.as_ref().is_some_and(|writer| writer.poisoned().is_some());
+        if !poisoned && !versions.in_doubt {
+            return Ok(());
+        }
+        self.roll_manifest(versions, &versions.state.clone())?;
+        // What the failed edit would have named is named by nobody now.
+        let mut state = self.state.lock();
+        let doubtful = std::mem::take(&mut state.doubtful);
+        state.obsolete_files.extend(doubtful.into_iter().map(|number| (FileKind::Table, number)));
+        Ok(())
+    }
+
+    /// Flushes every sealed memtable, on this thread: background work stands still.
+    fn flush_all(&self) -> Result<()> {
+        loop {
+            let (job, waiting) = {
+                let mut state = self.state.lock();
+                (self.next_flush(&mut state), !state.immutables.is_empty())
+            };
+            match job {
+                Some(job) => self.run_step(job)?,
+                // A worker has the flush in hand.
+                None if waiting => std::thread::yield_now(),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// All that earlier segments held is in tables: the new segment's syncs count.
+    fn trust_log(&self, log: &mut LogEnd) -> Result<()> {
+        log.unsynced.clear();
+        log.writer.previous_is_durable();
+        log.writer.sync()?;
+        self.set_log_durable(log.writer.durable_sequence());
+        Ok(())
+    }
+}
+
+/// Whether a write of unknown outcome was caused by a full disk.
+fn is_no_space_below(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::WriteUnknown { cause } if cause.is_no_space())
+}
