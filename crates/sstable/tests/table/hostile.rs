@@ -386,6 +386,29 @@ fn co13_bad_entries_under_a_good_checksum() {
     }
 }
 
+/// A block whose first key is not behind the block before it: a scan stops there, and `verify` says so.
+///
+/// Fails when the iterator no longer compares keys over the end of a block.
+#[test]
+fn co13_blocks_out_of_order_under_good_checksums() {
+    let entries: Vec<Entry> = ["b", "d", "f", "h"].iter().map(|key| put(*key, 5, [0; 200])).collect();
+    let (intact, _) = build(&TableOptions { block_size: 64, ..plain() }, &entries);
+    let parts = parts(&intact);
+    let key_at = parts[1].start + intact[parts[1].clone()].iter().position(|byte| *byte == b'd').unwrap();
+    for byte in [b'a', b'b'] {
+        let mut bytes = intact.clone();
+        bytes[key_at] = byte;
+        seal(&mut bytes, &parts[1]);
+        let table = open(&bytes).unwrap();
+        let mut iter = table.iter(true);
+        iter.seek_to_first().unwrap();
+        let result = iter.next();
+        // The key is its predecessor's; or it is before it.
+        assert!(result.unwrap_err().is_corruption() && !iter.valid());
+        assert!(!faults(&table).is_empty());
+    }
+}
+
 /// Another table under this one's name, an older copy, and blocks that changed places.
 ///
 /// Fails when the block checksum leaves out the table or the offset.
@@ -462,6 +485,48 @@ fn co17_hostile_compressed_blocks() {
         seal(&mut bytes, &block);
         assert!(all(&open(&bytes).unwrap()).unwrap_err().is_corruption());
     }
+}
+
+/// What is wrong under good checksums, and no read can see: `verify` names it.
+///
+/// Fails when one of the comparisons of `verify` is left out.
+#[test]
+fn verify_finds_what_checksums_cannot() {
+    let entries = [put("ab", 9, "12"), put("acx", 8, "34"), put("b", 7, [5; 300]), put("c", 6, "")];
+    let options = TableOptions { restart_interval: 1, block_size: 256, ..plain() };
+    let (intact, summary) = build(&options, &entries);
+    assert_eq!(summary.data_blocks, 2);
+    let parts = parts(&intact);
+    let [data, filter, index, properties] = [0, 2, 3, 4].map(|part| parts[part].clone());
+    let find = |part: &Range<usize>, what: &[u8]| {
+        part.start + intact[part.clone()].windows(what.len()).position(|bytes| bytes == what).unwrap()
+    };
+    let verify = |part: &Range<usize>, at: usize, change: &[u8]| {
+        let mut bytes = intact.clone();
+        bytes[at..at + change.len()].copy_from_slice(change);
+        assert_ne!(bytes, intact);
+        seal(&mut bytes, part);
+        faults(&open(&bytes).unwrap()).join("\n")
+    };
+    let found = verify(&data, find(&data, b"ab"), b"ac");
+    assert!(found.contains("shares 2 bytes, not 1") && found.contains("smallest key"), "{found}");
+    let found = verify(&filter, filter.start + 2, &[0; 8]);
+    assert_eq!(found.matches("the filter excludes").count(), 4, "{found}");
+    // The separator of the first block: shorter than its last key, then behind the next block's first.
+    let separator = index.start + 3;
+    assert_eq!(intact[separator], b'b');
+    let found = verify(&index, separator, b"a");
+    assert!(found.contains("is behind the separator of its block"), "{found}");
+    let (tag_entries, tag_values) = (find(&properties, &[10, 4]), find(&properties, &[18, 0xb0, 2]));
+    let found = verify(&properties, tag_entries, &[10, 5]);
+    assert!(found.contains("entries: 4, the properties say 5"), "{found}");
+    let found = verify(&properties, tag_values, &[18, 0xb1, 2]);
+    assert!(found.contains("raw value bytes: 304, the properties say 305"), "{found}");
+    // A tag twice.
+    let mut bytes = intact.clone();
+    bytes[tag_entries + 2] = 10;
+    seal(&mut bytes, &properties);
+    assert!(open(&bytes).unwrap_err().is_corruption());
 }
 
 /// A newer table is refused as such, and so is one with features that this build does not know.
