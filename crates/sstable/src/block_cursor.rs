@@ -269,3 +269,42 @@ impl BlockCursor {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block_builder::BlockBuilder;
+    use esker_base::ValueKind;
+    use std::sync::Arc;
+
+    fn cursor(entries: u64, restart_interval: usize) -> BlockCursor {
+        let mut builder = BlockBuilder::new(restart_interval);
+        for seq in (0..entries).rev() {
+            builder.add(3, InternalKeyRef::new(b"key", seq, ValueKind::Put), b"");
+        }
+        let payload: Arc<[u8]> = Arc::from(builder.finish());
+        let len = payload.len();
+        let mut cursor = BlockCursor::new();
+        cursor.set_block(Some(Block::parse(payload, len).unwrap()));
+        cursor
+    }
+
+    /// Going backward holds the entries of one restart, so their number has a limit.
+    ///
+    /// Fails when a hostile block may have any number of entries after a restart.
+    #[test]
+    fn the_run_after_a_restart_is_limited() {
+        let mut cursor = cursor(2 * MAX_RESTART_INTERVAL as u64, MAX_RESTART_INTERVAL);
+        cursor.seek_to_last().unwrap();
+        for seq in 0..2 * MAX_RESTART_INTERVAL as u64 {
+            assert_eq!(cursor.key(), InternalKeyRef::new(b"key", seq, ValueKind::Put));
+            cursor.prev().unwrap();
+        }
+        assert!(!cursor.valid());
+
+        let mut cursor = self::cursor(MAX_RESTART_INTERVAL as u64 + 1, MAX_RESTART_INTERVAL + 1);
+        assert!(cursor.seek_to_last().is_err() && !cursor.valid());
+        cursor.seek_to_first().unwrap();
+        assert!(cursor.valid());
+    }
+}
