@@ -1,0 +1,176 @@
+//! Databases to look at, copies to damage, and the tool to run.
+
+use esker::{Background, Compression, Db, Options};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::SystemTime;
+
+/// What a run of the tool came to.
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
+    }
+}
+
+pub fn tool() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_sst-dump"))
+}
+
+/// Runs the tool, and checks what must always hold: a documented exit code, no panic, no control byte in the output.
+pub fn run<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
+    ran(tool().args(arguments).stdin(Stdio::null()).output().unwrap())
+}
+
+pub fn ran(output: Output) -> Ran {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the output is UTF-8");
+    let ran = Ran {
+        code: output.status.code().expect("no signal ended it"),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    };
+    assert!(!ran.err.contains("panicked"), "{}", ran.err);
+    assert!((0..=4).contains(&ran.code), "exit code {}: {}", ran.code, ran.err);
+    for text in [&ran.out, &ran.err] {
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+    }
+    ran
+}
+
+/// Runs the tool with words and a path behind them.
+pub fn run_on(words: &str, path: &Path) -> Ran {
+    let path = path.as_os_str();
+    run(words.split_whitespace().map(std::ffi::OsStr::new).chain([path]))
+}
+
+/// Small tables, inline work and a seed: the same files in each run.
+pub fn options() -> Options {
+    Options::new()
+        .background(Background::Inline)
+        .seed(7)
+        .memtable_size(16 << 10)
+        .table_size(8 << 10)
+        .base_level_size(16 << 10)
+        .block_size(512)
+        .compression(Compression::None)
+}
+
+pub fn key(n: u32) -> String {
+    format!("k{n:05}")
+}
+
+/// Writes 400 keys, every tenth of them deleted again, with a flush in between.
+pub fn fill(db: &Db) {
+    for n in 0..400 {
+        db.put(key(n), format!("value {n}")).unwrap();
+        if n == 200 {
+            db.flush().unwrap();
+        }
+    }
+    for n in (0..400).step_by(10) {
+        db.delete(key(n)).unwrap();
+    }
+}
+
+/// A database that was closed.
+pub fn closed(dir: &Path) {
+    let db = options().open(dir).unwrap();
+    fill(&db);
+    db.close().unwrap();
+}
+
+/// A database as a killed process leaves it, with operations in the log.
+pub fn crashed(dir: &Path) {
+    let alive = tempfile::tempdir().unwrap();
+    let db = options().open(alive.path()).unwrap();
+    fill(&db);
+    db.flush().unwrap();
+    for n in 1000..1020 {
+        db.put(key(n), "in the log").unwrap();
+    }
+    db.sync().unwrap();
+    copy(alive.path(), dir);
+    drop(db);
+}
+
+/// Copies the regular files of a directory.
+pub fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for path in files(from) {
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
+/// The regular files of a directory, sorted by name.
+pub fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.file_type().unwrap().is_file())
+        .map(|entry| entry.path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// The files with this in their name.
+pub fn with_name(dir: &Path, part: &str) -> Vec<PathBuf> {
+    let has_part = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().contains(part);
+    files(dir).into_iter().filter(has_part).collect()
+}
+
+pub fn flip(path: &Path, offset: usize, mask: u8) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[offset] ^= mask;
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Content, length and time of change of everything in a directory.
+pub fn state(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
+    let mut state = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let bytes = match entry.file_type().unwrap().is_file() {
+            true => std::fs::read(entry.path()).unwrap(),
+            false => Vec::new(),
+        };
+        state.insert(entry.path(), (bytes, entry.path().symlink_metadata().unwrap().modified().unwrap()));
+    }
+    state.insert(dir.to_path_buf(), (Vec::new(), dir.metadata().unwrap().modified().unwrap()));
+    state
+}
+
+/// The lines of a text with their numbers, for messages.
+pub fn numbered(text: &str) -> String {
+    text.lines().enumerate().fold(String::new(), |mut all, (number, line)| {
+        let _ = writeln!(all, "{number:>4} {line}");
+        all
+    })
+}
+
+/// A small table: `entries` keys `k00000`.., values of `value n`, in blocks of 256 bytes.
+pub fn table(path: &Path, entries: u32) {
+    use esker_base::{FileNumber, InternalKeyRef, ValueKind};
+    use esker_sstable::{TableBuilder, TableIdentity, TableOptions};
+    use esker_vfs::{OsVfs, Vfs};
+    let identity = TableIdentity { store_id: 0x1234, number: FileNumber(1), hash_seed: 7 };
+    let options = TableOptions { block_size: 256, compression: Compression::None, ..TableOptions::default() };
+    let file = OsVfs::new().create_new(path).unwrap();
+    let mut builder = TableBuilder::new(file, path.into(), &options, identity, 0);
+    for n in 0..entries {
+        let (kind, value) = match n % 5 {
+            4 => (ValueKind::Delete, String::new()),
+            _ => (ValueKind::Put, format!("value {n}")),
+        };
+        let key = key(n);
+        builder.add(InternalKeyRef::new(key.as_bytes(), u64::from(n) + 1, kind), value.as_bytes()).unwrap();
+    }
+    builder.finish().unwrap().file.close().unwrap();
+}
