@@ -27,17 +27,26 @@ struct Plan {
     /// Only syncs of files fail, and lose what was pending. Not those of directories: what a file system shows there after
     /// a failed sync, nobody could make durable any more.
     lossy_syncs: bool,
+    /// After each error, the database is asked to resume.
+    resume: bool,
 }
 
-const PLANS: [Plan; 8] = [
-    Plan { mode: FaultMode::Before, error: IoKind::Other, forever: false, lossy_syncs: false },
-    Plan { mode: FaultMode::Before, error: IoKind::StorageFull, forever: true, lossy_syncs: false },
-    Plan { mode: FaultMode::After, error: IoKind::Other, forever: false, lossy_syncs: false },
-    Plan { mode: FaultMode::After, error: IoKind::PermissionDenied, forever: true, lossy_syncs: false },
-    Plan { mode: FaultMode::Short, error: IoKind::StorageFull, forever: false, lossy_syncs: false },
-    Plan { mode: FaultMode::Short, error: IoKind::Other, forever: true, lossy_syncs: false },
-    Plan { mode: FaultMode::Before, error: IoKind::Other, forever: false, lossy_syncs: true },
-    Plan { mode: FaultMode::After, error: IoKind::Other, forever: true, lossy_syncs: true },
+const ONCE: Plan =
+    Plan { mode: FaultMode::Before, error: IoKind::Other, forever: false, lossy_syncs: false, resume: false };
+
+const PLANS: [Plan; 12] = [
+    ONCE,
+    Plan { error: IoKind::StorageFull, forever: true, ..ONCE },
+    Plan { mode: FaultMode::After, ..ONCE },
+    Plan { mode: FaultMode::After, error: IoKind::PermissionDenied, forever: true, ..ONCE },
+    Plan { mode: FaultMode::Short, error: IoKind::StorageFull, ..ONCE },
+    Plan { mode: FaultMode::Short, forever: true, ..ONCE },
+    Plan { lossy_syncs: true, ..ONCE },
+    Plan { mode: FaultMode::After, forever: true, lossy_syncs: true, ..ONCE },
+    Plan { resume: true, ..ONCE },
+    Plan { mode: FaultMode::After, error: IoKind::StorageFull, resume: true, ..ONCE },
+    Plan { mode: FaultMode::Short, resume: true, ..ONCE },
+    Plan { lossy_syncs: true, resume: true, ..ONCE },
 ];
 
 /// One run of a workload with a fault in it.
@@ -101,9 +110,12 @@ impl Trial {
     }
 
     /// Carries out the operations as far as the fault lets it.
-    fn run(&mut self, ops: impl Iterator<Item = Op>) {
+    fn run(&mut self, ops: impl Iterator<Item = Op>, resume: bool) {
         let Some(mut db) = self.open() else { return };
         for op in ops {
+            if resume && db.background_error().is_some() {
+                self.coverage.hit(if db.resume().is_ok() { "resumed" } else { "failed resume" });
+            }
             match &op {
                 Op::Write(ops, promise) => self.write(&db, ops, *promise),
                 Op::Flush if db.flush().is_ok() => self.history.flushed(),
@@ -243,7 +255,7 @@ fn run(seed: u64, plan: Plan, only: Option<u64>, patience: &Patience) -> Coverag
         patience.next(format!("seed {seed}, call {nth}, {plan:?}"));
         let mut trial = Trial::new(plan.lossy_syncs);
         trial.arm(nth, plan);
-        let result = catch_unwind(AssertUnwindSafe(|| trial.run(ops(seed))));
+        let result = catch_unwind(AssertUnwindSafe(|| trial.run(ops(seed), plan.resume)));
         assert!(result.is_ok(), "a panic at call {nth} with {plan:?}");
         if trial.faults.fired() == 0 && only.is_none() {
             // There are no more calls than this.
@@ -269,7 +281,7 @@ fn runs(part: usize) {
     }
     println!("{coverage}");
     coverage.demand(&["failed open", "failed close", "latched", "refused write"]);
-    coverage.demand(&["write of unknown outcome", "failed read", "failed scan"]);
+    coverage.demand(&["write of unknown outcome", "failed read", "failed scan", "resumed"]);
     assert!(coverage.get("run") > 1000, "too few runs");
 }
 
@@ -335,7 +347,7 @@ fn the_workloads_make_calls_of_every_kind() {
     let mut trial = Trial::new(false);
     trial.vfs = Arc::new(counting.clone());
     (0..3).for_each(|seed| {
-        trial.run(ops(seed));
+        trial.run(ops(seed), false);
     });
     let counts = counting.counts();
     for kind in [CallKind::Create, CallKind::Append, CallKind::SyncData, CallKind::SyncAll, CallKind::SyncDir]
