@@ -11,7 +11,7 @@
 //! The snapshot registry and the commit queue have locks of their own, which are leaves.
 
 use crate::commit::{CommitQueue, Visible};
-use crate::event::Event;
+use crate::event::{Event, RecoveryReport};
 use crate::health::{Health, Retry};
 use crate::metrics::Metrics;
 use crate::scheduler::BackgroundWork;
@@ -37,6 +37,7 @@ pub(crate) struct Core {
     pub(crate) options: Options,
     pub(crate) components: Components,
     pub(crate) tables: Arc<TableOpener>,
+    pub(crate) recovery: RecoveryReport,
     /// This core as background work, for the scheduler.
     pub(crate) this: Weak<Core>,
 
@@ -82,6 +83,7 @@ pub(crate) struct CoreParts {
     pub(crate) visible: u64,
     pub(crate) next_file: u64,
     pub(crate) lock: Box<dyn FileLock>,
+    pub(crate) recovery: RecoveryReport,
 }
 
 impl Core {
@@ -92,6 +94,7 @@ impl Core {
             options: parts.options,
             components: parts.components,
             tables: parts.tables,
+            recovery: parts.recovery,
             this: Weak::clone(this),
             queue: CommitQueue::default(),
             log: Mutex::new(parts.log),

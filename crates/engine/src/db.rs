@@ -3,10 +3,12 @@
 use crate::commit::Request;
 use crate::core::Core;
 use crate::cursor::{Bounds, Cursor};
+use crate::event::RecoveryReport;
 use crate::handle::Handle;
 use crate::health::DbState;
 use crate::iter::{DbIterator, bounds_of, prefix_bounds};
 use crate::metrics::Stats;
+use crate::repair::RepairReport;
 use crate::verify::VerifyReport;
 use crate::{Components, Durability, Error, Options, Result, Snapshot, WriteBatch, WriteOptions};
 use esker_base::coding::{put_bytes, varint_len};
@@ -280,7 +282,50 @@ impl Db {
     ///
     /// `Closed`. What is found to be wrong is in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
-        self.handle.verify()
+        self.handle.verify(&mut |_, _| {})
+    }
+
+    /// [`verify`](Db::verify), with a call of `progress` after each table: bytes checked so far, and bytes in all.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn verify_with(&self, mut progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
+        self.handle.verify(&mut progress)
+    }
+
+    /// What the open found in the log and the manifest.
+    pub fn recovery_report(&self) -> RecoveryReport {
+        self.handle.recovery.clone()
+    }
+
+    /// Makes a database that does not open anew from what can be read of it: all tables and log records that are intact.
+    /// The old files are moved to a directory `lost-NNNNNN` in it; nothing is deleted. Open it afterwards as usual.
+    ///
+    /// A last resort: what was lost is lost, older values of lost entries may show, and without an intact manifest deleted
+    /// keys may be back. The report says which.
+    ///
+    /// # Errors
+    ///
+    /// [`Locked`](crate::ErrorKind::Locked) when it is open; `InvalidArgument` when there is nothing of a database;
+    /// `Corruption` when nothing can be read; `Io`. The database is as it was then, or can be repaired again.
+    pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport> {
+        let options = Options::new();
+        let components = Components::for_options(&options);
+        Self::repair_with(path, &options, &components)
+    }
+
+    /// [`repair`](Db::repair) on the given components; `options` are those of the tables that are written.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn repair_with(
+        path: impl AsRef<Path>,
+        options: &Options,
+        components: &Components,
+    ) -> Result<RepairReport> {
+        crate::repair::repair(path.as_ref(), options, components)
     }
 
     /// The background error that has made the database read-only, if there was one.

@@ -3,6 +3,7 @@
 use crate::Error;
 use esker_base::SequenceNumber;
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Something that happened. More kinds may come.
@@ -11,12 +12,8 @@ use std::time::Duration;
 pub enum Event {
     /// The database was opened.
     Opened {
-        /// Batches replayed from the log.
-        replayed_batches: u64,
-        /// Bytes of a torn, never acknowledged end of the log that were dropped.
-        dropped_bytes: u64,
-        /// The newest write that is there.
-        last_sequence: SequenceNumber,
+        /// What the open found in the log.
+        report: RecoveryReport,
     },
     /// Memtables were written to a level-0 table.
     Flushed {
@@ -56,6 +53,29 @@ pub enum Event {
         /// Whether writes are refused from now on.
         latched: bool,
     },
+}
+
+/// What an open found in the log and the manifest. See [`Db::recovery_report`](crate::Db::recovery_report).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecoveryReport {
+    /// Batches that were replayed from the log.
+    pub replayed_batches: u64,
+    /// Bytes of log that were replayed.
+    pub replayed_bytes: u64,
+    /// Bytes of log that were left out: an end that a crash tore off, or after a point-in-time recovery the rest of the
+    /// log.
+    pub dropped_bytes: u64,
+    /// The file from which on the log was left out, the offset in it in bytes, and what is there.
+    pub dropped_from: Option<(PathBuf, u64, String)>,
+    /// The newest write that was promised to be durable and is lost. Only after a point-in-time recovery.
+    pub promised: Option<SequenceNumber>,
+    /// Where a point-in-time recovery has put what it left out.
+    pub lost_files: Vec<PathBuf>,
+    /// Whether a torn last edit of the manifest was left out. No leftover file is deleted in such an open.
+    pub manifest_tail_dropped: bool,
+    /// The newest write that is there.
+    pub last_sequence: SequenceNumber,
 }
 
 /// Receives events. Called on the thread that caused the event, with no lock held; must return soon and not panic.

@@ -30,6 +30,7 @@ mod obsolete;
 mod options;
 mod read;
 mod recovery;
+mod repair;
 mod resume;
 pub mod scheduler;
 mod sink;
@@ -50,11 +51,12 @@ pub use esker_base::{
     Clock, Error, ErrorKind, ManualClock, Result, SequenceNumber, Slice, SystemClock, WriteBatch,
 };
 pub use esker_sstable::BlockCache;
-pub use event::{Event, EventListener};
+pub use event::{Event, EventListener, RecoveryReport};
 pub use health::DbState;
 pub use iter::DbIterator;
 pub use metrics::{LevelStats, StallStats, Stats};
 pub use options::{Background, Compression, Durability, Options, RecoveryMode, WriteOptions};
+pub use repair::RepairReport;
 pub use snapshot::Snapshot;
 pub use verify::VerifyReport;
 

@@ -96,6 +96,8 @@ pub struct Stats {
     pub cache_hits: u64,
     /// Blocks that were not.
     pub cache_misses: u64,
+    /// Cached blocks that were found damaged in memory and read again (with [`verify_reads`](crate::Options::verify_reads)).
+    pub self_heals: u64,
     /// Files that wait until nobody reads them any more.
     pub obsolete_files: u64,
     /// How often writers were held up, by cause.
@@ -154,6 +156,7 @@ impl Core {
             cache_bytes: cache.bytes,
             cache_hits: cache.hits,
             cache_misses: cache.misses,
+            self_heals: cache.heals,
             obsolete_files: (state.obsolete_tables.len() + state.obsolete_files.len()) as u64,
             stalls: metrics.stalls.lock().clone(),
         }

@@ -10,7 +10,7 @@
 //! on the device.
 
 use crate::core::{Core, CoreParts};
-use crate::event::Event;
+use crate::event::{Event, RecoveryReport};
 use crate::sink::{MadeTables, TableSink, sync_dir};
 use crate::state::{Keyspace, State};
 use crate::super_version::{Generation, KeyspaceTables};
@@ -40,16 +40,16 @@ impl Core {
         let found = Found::read(vfs.as_ref(), &dir, &options)?;
         let mut opening = Opening::new(&dir, &options, &components, found);
         let replay = opening.replay_log()?;
-        let event = opening.event(&replay);
-        let core = opening.finish(&replay, lock)?;
-        core.emit(&event);
+        let report = opening.report(&replay);
+        let core = opening.finish(&replay, lock, report)?;
+        core.emit(&Event::Opened { report: core.recovery.clone() });
         core.work_available();
         Ok(core)
     }
 }
 
 /// Makes sure that there is a directory, if one may be made.
-fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<()> {
+pub(crate) fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<()> {
     match vfs.kind(dir).map_err(|error| Error::io("look at", dir, error))? {
         Some(EntryKind::File) => {
             return Err(Error::invalid_argument(format!("{} is a file, not a directory", dir.display())));
@@ -88,7 +88,7 @@ fn no_database(dir: &Path) -> Error {
     ))
 }
 
-fn take_lock(vfs: &dyn Vfs, dir: &Path) -> Result<Box<dyn FileLock>> {
+pub(crate) fn take_lock(vfs: &dyn Vfs, dir: &Path) -> Result<Box<dyn FileLock>> {
     let path = FileKind::Lock.path(dir, FileNumber(0));
     vfs.lock(&path).map_err(|error| {
         if error.kind() != std::io::ErrorKind::WouldBlock {
@@ -274,16 +274,29 @@ impl<'a> Opening<'a> {
         Ok(())
     }
 
-    fn event(&self, replay: &LogReplay) -> Event {
-        Event::Opened {
+    fn report(&self, replay: &LogReplay) -> RecoveryReport {
+        let dropped = replay.dropped.as_ref();
+        let lost = dropped.filter(|_| self.options.recovery == RecoveryMode::PointInTime);
+        let lost_files = lost.iter().flat_map(|dropped| &dropped.segments);
+        RecoveryReport {
             replayed_batches: self.batches,
-            dropped_bytes: replay.dropped.as_ref().map_or(0, |dropped| dropped.bytes),
+            replayed_bytes: replay.bytes,
+            dropped_bytes: dropped.map_or(0, |dropped| dropped.bytes),
+            dropped_from: dropped.map(|dropped| (dropped.file.clone(), dropped.offset, dropped.what.clone())),
+            promised: dropped.and_then(|dropped| dropped.promised),
+            lost_files: lost_files.map(|segment| FileKind::LostWal.path(self.dir, segment.number)).collect(),
+            manifest_tail_dropped: self.keep_orphans,
             last_sequence: self.last_seq,
         }
     }
 
     /// Starts the new segment and the new manifest, then lets go of what came before.
-    fn finish(mut self, replay: &LogReplay, lock: Box<dyn FileLock>) -> Result<Arc<Core>> {
+    fn finish(
+        mut self,
+        replay: &LogReplay,
+        lock: Box<dyn FileLock>,
+        report: RecoveryReport,
+    ) -> Result<Arc<Core>> {
         let writer = self.start_log(replay)?;
         let log_number = writer.header().number;
         let manifest_number = self.new_number();
@@ -323,6 +336,7 @@ impl<'a> Opening<'a> {
             visible: self.last_seq,
             next_file: self.next_file,
             lock,
+            recovery: report,
         });
         core.set_log_durable(durable);
         Ok(core)

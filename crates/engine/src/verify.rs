@@ -40,10 +40,12 @@ impl fmt::Display for VerifyReport {
 }
 
 impl Core {
-    pub(crate) fn verify(&self) -> Result<VerifyReport> {
+    pub(crate) fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
         self.check_open()?;
         let mut report = VerifyReport::default();
         let picture = self.super_version.load_full();
+        let total =
+            picture.keyspaces.iter().flat_map(|k| k.handles()).map(|table| table.meta.file_size).sum();
         for keyspace in &picture.keyspaces {
             if let Err(fault) = keyspace.version.check_invariants() {
                 report.faults.push(fault);
@@ -57,6 +59,7 @@ impl Core {
                     Ok(reader) => reader.verify(&mut |fault| report.faults.push(fault)),
                     Err(fault) => report.faults.push(fault),
                 }
+                progress(report.bytes, total);
             }
         }
         self.check_directory(&mut report)?;

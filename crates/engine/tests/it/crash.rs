@@ -142,7 +142,11 @@ impl Trial {
         assert_sound(&db);
         let mut coverage = Coverage::default();
         for event in rig.events.take() {
-            if let esker::Event::Opened { replayed_batches, dropped_bytes, .. } = event {
+            if let esker::Event::Opened {
+                report: esker::RecoveryReport { replayed_batches, dropped_bytes, .. },
+                ..
+            } = event
+            {
                 coverage.add("replayed", replayed_batches);
                 coverage.add("torn tail", u64::from(dropped_bytes > 0));
             }

@@ -21,4 +21,5 @@ mod health;
 mod model;
 mod odd_input;
 mod recipes;
+mod repair;
 mod support;

@@ -247,7 +247,11 @@ impl Driver {
         self.rig = next;
         self.open();
         for event in self.rig.events.take() {
-            if let Event::Opened { replayed_batches, dropped_bytes, .. } = event {
+            if let Event::Opened {
+                report: esker::RecoveryReport { replayed_batches, dropped_bytes, .. },
+                ..
+            } = event
+            {
                 self.coverage.add("replayed", replayed_batches);
                 self.coverage.add("torn tail", u64::from(dropped_bytes > 0));
             }
