@@ -39,7 +39,7 @@ struct Args {
     #[arg(long, default_value_t = 64)]
     base: u64,
     /// Largest ratio between levels.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 8)]
     ratio: u64,
     /// Table size in MiB.
     #[arg(long, default_value_t = 16)]

@@ -24,14 +24,18 @@ impl LeveledOptions {
     }
 }
 
-/// Four level-0 tables, base level 64 MiB, ratio 10, tables of 16 MiB, compactions of about 400 MiB.
+/// Four level-0 tables, base level 64 MiB, ratio 8, tables of 16 MiB, compactions of about 400 MiB.
+///
+/// Ratio 8, not 10: with memtables of 64 MiB and uniform overwrites, `examples/simulate` writes at most 11.9 bytes for
+/// each byte put while there are five levels (8 GiB: 8.4, 30 GiB: 11.9, 36 GiB with a sixth level: 10.9). With ratio 10
+/// it is 12.9 at 40 GiB. A base level of 256 MiB, as large as level 0, saves another 0.5 to 2 at these sizes.
 impl Default for LeveledOptions {
     fn default() -> Self {
         LeveledOptions {
             l0_trigger: 4,
             l0_bytes: 256 << 20,
             base_level_size: 64 << 20,
-            level_ratio: 10,
+            level_ratio: 8,
             table_size: 16 << 20,
             max_compaction_bytes: 400 << 20,
         }

@@ -42,6 +42,3 @@ pub trait CompactionPicker: Send + Sync {
     /// The next compaction; `None` when there is nothing to do, or nothing that can be done now.
     fn pick(&self, input: &PickInput<'_>) -> Option<Compaction>;
 }
-
-#[cfg(test)]
-mod tests;

@@ -58,10 +58,15 @@ fn v4_v5_v6_random_histories_with_running_compactions() {
                     tree.finish(rng.below(tree.running.len() as u64) as usize);
                 }
             }
-            if rng.percent(4) {
+            if rng.percent(15) {
                 let (a, b) = (rng.below(keys), rng.below(keys));
                 let bounds = (format!("{:03}", a.min(b)), format!("{:03}", a.max(b)));
-                tree.compact_range(Some(bounds.0.as_bytes()), Some(bounds.1.as_bytes()));
+                let (begin, end) = (bounds.0.into_bytes(), bounds.1.into_bytes());
+                if rng.percent(50) {
+                    tree.compact_range(Some(&begin), Some(&end));
+                } else {
+                    tree.start_manual(begin, end);
+                }
             }
             if step % 4 == 0 {
                 tree.check();

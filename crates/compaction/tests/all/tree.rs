@@ -181,6 +181,14 @@ impl Tree {
         panic!("the manual compaction finds no end:\n{}", self.version);
     }
 
+    /// Starts the first step of a manual compaction, and leaves it running.
+    pub fn start_manual(&mut self, begin: Vec<u8>, end: Vec<u8>) {
+        let mut manual = ManualCompaction::new(Some(begin), Some(end), &self.version);
+        if let ManualPick::Compact(compaction) = self.with_input(|input| manual.pick(input)) {
+            self.start(*compaction);
+        }
+    }
+
     fn open(&self, table: &TableMetadata) -> VecIterator {
         VecIterator::new(Arc::clone(&self.files[&table.number]))
     }
