@@ -114,7 +114,7 @@ impl IndexBuilder {
             return IndexLens { partitions: 0, partitions_len: 0, index_len };
         }
         self.close();
-        let mut upper = BlockBuilder::new(crate::options::TableOptions::default().restart_interval);
+        let mut upper = BlockBuilder::new(TableOptions::default().restart_interval);
         let mut previous: &[u8] = &[];
         let mut at = 0;
         for partition in &self.closed {

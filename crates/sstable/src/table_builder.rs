@@ -99,7 +99,7 @@ impl TableBuilder {
         created_unix_ms: u64,
     ) -> Self {
         let options = options.clamped();
-        let mut out = Vec::with_capacity(WRITE_SIZE + 2 * options.block_size);
+        let mut out = Vec::with_capacity(WRITE_SIZE + options.block_size.min(WRITE_SIZE));
         out.extend_from_slice(&identity.header());
         TableBuilder {
             file,
