@@ -140,6 +140,10 @@ impl<I: InternalIterator, D: DeeperKeys> CompactionIterator<I, D> {
 
     /// Goes to the following entry. Does nothing at the end; returns the first error again after an error.
     #[inline]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "a movement that can fail, named as in `InternalIterator`"
+    )]
     pub fn next(&mut self) -> Result<()> {
         let result = if self.current.take().is_some() {
             self.input.next().and_then(|()| self.find())

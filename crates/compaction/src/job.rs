@@ -37,6 +37,8 @@ pub enum Step {
 pub struct CompactionJob<I> {
     iter: CompactionIterator<I, DeeperTables>,
     splitter: OutputSplitter,
+    /// The table that is being written.
+    builder: Option<TableBuilder>,
     state: State,
     tables_out: u64,
     bytes_out: u64,
@@ -44,8 +46,8 @@ pub struct CompactionJob<I> {
 
 enum State {
     New,
-    /// Between two steps, the iterator paused; with the table that is being written.
-    Writing(Option<TableBuilder>),
+    /// Between two steps: the iterator is paused.
+    Started,
     Done,
     Failed(Error),
 }
@@ -78,6 +80,7 @@ impl<I: InternalIterator> CompactionJob<I> {
         CompactionJob {
             iter: CompactionIterator::new(input, stripes, deeper, zero_sequences),
             splitter,
+            builder: None,
             state: State::New,
             tables_out: 0,
             bytes_out: 0,
@@ -93,6 +96,7 @@ impl<I: InternalIterator> CompactionJob<I> {
     pub fn step(&mut self, sink: &mut dyn OutputSink, entries: usize) -> Result<Step> {
         let result = self.try_step(sink, entries.max(1));
         if let Err(error) = &result {
+            self.builder = None;
             self.state = State::Failed(error.clone());
         }
         result
@@ -104,9 +108,9 @@ impl<I: InternalIterator> CompactionJob<I> {
     }
 
     fn try_step(&mut self, sink: &mut dyn OutputSink, entries: usize) -> Result<Step> {
-        let (new, mut builder) = match &mut self.state {
-            State::New => (true, None),
-            State::Writing(builder) => (false, builder.take()),
+        let new = match &self.state {
+            State::New => true,
+            State::Started => false,
             State::Done => return Ok(Step::Done),
             State::Failed(error) => return Err(error.clone()),
         };
@@ -114,44 +118,42 @@ impl<I: InternalIterator> CompactionJob<I> {
         let read = self.iter.stats().entries_in;
         self.iter.pause_at(read.saturating_add(entries as u64));
         if new {
+            self.state = State::Started;
             self.iter.seek_to_first()?;
         } else {
             self.iter.next()?;
         }
         while self.iter.valid() {
-            self.write_entry(&mut builder, sink)?;
+            self.write_entry(sink)?;
             self.iter.next()?;
         }
         if self.iter.paused() {
-            self.state = State::Writing(builder);
             return Ok(Step::More);
         }
-        if let Some(last) = builder {
-            self.finish(last, sink)?;
-        }
+        self.finish_table(sink)?;
         self.state = State::Done;
         Ok(Step::Done)
     }
 
     /// Adds the current entry to the table in the works, or to a new one where that is to be cut.
     #[inline]
-    fn write_entry(&mut self, builder: &mut Option<TableBuilder>, sink: &mut dyn OutputSink) -> Result<()> {
+    fn write_entry(&mut self, sink: &mut dyn OutputSink) -> Result<()> {
         if self.iter.first_of_key() {
-            let size = builder.as_ref().map_or(0, TableBuilder::estimated_size);
-            if self.splitter.cut_before(self.iter.key().user_key, size)
-                && let Some(full) = builder.take()
-            {
-                self.finish(full, sink)?;
+            let size = self.builder.as_ref().map_or(0, TableBuilder::estimated_size);
+            if self.splitter.cut_before(self.iter.key().user_key, size) {
+                self.finish_table(sink)?;
             }
         }
-        let builder = match builder {
+        let builder = match &mut self.builder {
             Some(builder) => builder,
-            None => builder.insert(sink.create()?),
+            none => none.insert(sink.create()?),
         };
         builder.add(self.iter.key(), self.iter.value())
     }
 
-    fn finish(&mut self, builder: TableBuilder, sink: &mut dyn OutputSink) -> Result<()> {
+    /// Hands the table in the works over, if there is one.
+    fn finish_table(&mut self, sink: &mut dyn OutputSink) -> Result<()> {
+        let Some(builder) = self.builder.take() else { return Ok(()) };
         self.bytes_out += builder.estimated_size();
         self.tables_out += 1;
         sink.finish(builder)

@@ -115,14 +115,17 @@ impl PickInput<'_> {
     /// much there, and would not carry tombstones to where a rewrite drops them.
     pub(super) fn can_move(&self, table: &TableMetadata, start: usize, output: usize) -> bool {
         let range = range_of(table);
+        let blocked = self.is_busy(table) || self.collides(start, output, range);
+        if blocked || (start + 1..=output).any(|level| overlaps_level(self.version, level, range)) {
+            return false;
+        }
+        if table.deletes > 0 && nothing_deeper(self.version, output, range) {
+            return false;
+        }
         let below = output + 1;
-        !self.is_busy(table)
-            && !self.collides(start, output, range)
-            && (start + 1..=output).all(|level| !overlaps_level(self.version, level, range))
-            && !(table.deletes > 0 && nothing_deeper(self.version, output, range))
-            && (below == NUM_LEVELS
-                || sum_bytes(self.version.level(below).overlapping(Some(range.0), Some(range.1)))
-                    <= self.options.grandparent_bytes_max())
+        below == NUM_LEVELS
+            || sum_bytes(self.version.level(below).overlapping(Some(range.0), Some(range.1)))
+                <= self.options.grandparent_bytes_max()
     }
 
     /// Adds the neighbours that share a user key. Levels below 0 are disjoint by user key, so this normally adds
