@@ -85,3 +85,27 @@ pub(crate) fn build(hashes: &[u64], bits: u32) -> Vec<u8> {
 pub(crate) fn words_for(keys: usize, bits: u32) -> usize {
     (keys.saturating_mul(bits as usize)).div_ceil(64).max(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parameters from a file are refused before anything is probed: a filter of zero words would divide by nothing.
+    ///
+    /// Fails when the number of words is not checked.
+    #[test]
+    fn fi05_bad_parameters_are_damage_and_unknown_kinds_are_not() {
+        let word = [0xff; 8];
+        let with =
+            |head: [u8; 2], words: &[u8]| Filter::decode(&[&head, words].concat()).map(|some| some.is_some());
+        assert_eq!(with([KIND_FASTBLOOM, 7], &word), Ok(true));
+        assert_eq!(with([KIND_FASTBLOOM, 30], &word), Ok(true));
+        assert_eq!(with([2, 0], &[]), Ok(false));
+        for hashes in [0, 31, 255] {
+            assert!(with([KIND_FASTBLOOM, hashes], &word).is_err());
+        }
+        assert!(with([KIND_FASTBLOOM, 7], &[]).is_err());
+        assert!(with([KIND_FASTBLOOM, 7], &word[1..]).is_err());
+        assert!(Filter::decode(&[]).is_err() && Filter::decode(&[KIND_FASTBLOOM]).is_err());
+    }
+}
