@@ -16,131 +16,16 @@
 //! of its block share, so that a search touches few cache lines and rarely a separator itself.
 
 use crate::block::{Block, Damage};
-use crate::block_builder::{BlockBuilder, ascending};
+use crate::block_builder::ascending;
 use crate::block_cursor::BlockCursor;
 use crate::block_io::BlockFile;
-use crate::format::{Footer, HEADER_LEN, TRAILER_LEN, put_trailer};
-use crate::options::{Compression, TableOptions};
-use esker_base::coding::{Reader, put_varint};
-use esker_base::{Checksum, InternalKey, InternalKeyRef, Result, common_prefix_len};
+use crate::format::{Footer, HEADER_LEN, TRAILER_LEN};
+use esker_base::coding::Reader;
+use esker_base::{InternalKey, InternalKeyRef, Result, common_prefix_len};
 use std::ops::Range;
 
 /// Fewest bytes of a stored data block: one entry, counts, flags, trailer.
 const MIN_STORED_LEN: u64 = 2 + 4 + 1 + TRAILER_LEN as u64;
-
-/// Builds the index while the data blocks are written.
-#[derive(Debug)]
-pub(crate) struct IndexBuilder {
-    partition_size: usize,
-    block: BlockBuilder,
-    /// The separator added last.
-    last: InternalKey,
-    /// Offset of the first data block of the present partition, and of the data block to come.
-    first_offset: u64,
-    next_offset: u64,
-    /// Payloads of the closed partitions, one behind the other.
-    payloads: Vec<u8>,
-    closed: Vec<Closed>,
-    value: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct Closed {
-    last: InternalKey,
-    first_offset: u64,
-    len: usize,
-}
-
-/// Lengths of what [`IndexBuilder::finish`] wrote.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct IndexLens {
-    pub(crate) partitions: u64,
-    pub(crate) partitions_len: u64,
-    pub(crate) index_len: u64,
-}
-
-impl IndexBuilder {
-    pub(crate) fn new(options: &TableOptions) -> Self {
-        IndexBuilder {
-            partition_size: options.index_partition_size,
-            block: BlockBuilder::new(options.restart_interval),
-            last: InternalKey::default(),
-            first_offset: HEADER_LEN as u64,
-            next_offset: HEADER_LEN as u64,
-            payloads: Vec::new(),
-            closed: Vec::new(),
-            value: Vec::new(),
-        }
-    }
-
-    /// Adds the data block that was written last, `stored_len` bytes long.
-    pub(crate) fn add(&mut self, separator: InternalKeyRef<'_>, stored_len: u64) {
-        if self.block.len() >= self.partition_size {
-            self.close();
-        }
-        let shared = if self.block.is_empty() {
-            0
-        } else {
-            common_prefix_len(&self.last.user_key, separator.user_key)
-        };
-        self.value.clear();
-        put_varint(&mut self.value, stored_len);
-        self.block.add(shared, separator, &self.value);
-        self.last.assign(separator);
-        self.next_offset += stored_len;
-    }
-
-    /// Bytes so far, about.
-    pub(crate) fn len(&self) -> usize {
-        self.payloads.len() + self.block.len()
-    }
-
-    fn close(&mut self) {
-        let payload = self.block.finish();
-        let len = payload.len();
-        self.payloads.extend_from_slice(payload);
-        let last = std::mem::take(&mut self.last);
-        self.closed.push(Closed { last, first_offset: self.first_offset, len });
-        self.block.clear();
-        self.first_offset = self.next_offset;
-    }
-
-    /// Appends partitions and index to `out`, whose first byte is stored at `base` of the file.
-    pub(crate) fn finish(mut self, out: &mut Vec<u8>, base: u64, context: &Checksum) -> IndexLens {
-        let start = out.len();
-        if self.closed.is_empty() {
-            put_block(out, self.block.finish(), base, context);
-            let index_len = (out.len() - start) as u64;
-            return IndexLens { partitions: 0, partitions_len: 0, index_len };
-        }
-        self.close();
-        let mut upper = BlockBuilder::new(TableOptions::default().restart_interval);
-        let mut previous: &[u8] = &[];
-        let mut at = 0;
-        for partition in &self.closed {
-            let before = out.len();
-            put_block(out, &self.payloads[at..at + partition.len], base, context);
-            at += partition.len;
-            self.value.clear();
-            put_varint(&mut self.value, (out.len() - before) as u64);
-            put_varint(&mut self.value, partition.first_offset);
-            let shared = common_prefix_len(previous, &partition.last.user_key);
-            upper.add(shared, partition.last.as_ref(), &self.value);
-            previous = &partition.last.user_key;
-        }
-        let partitions_len = (out.len() - start) as u64;
-        put_block(out, upper.finish(), base, context);
-        let index_len = (out.len() - start) as u64 - partitions_len;
-        IndexLens { partitions: self.closed.len() as u64, partitions_len, index_len }
-    }
-}
-
-/// Appends a metadata block, which is never compressed. The first byte of `out` is stored at `base` of the file.
-pub(crate) fn put_block(out: &mut Vec<u8>, payload: &[u8], base: u64, context: &Checksum) {
-    let start = out.len();
-    out.extend_from_slice(payload);
-    put_trailer(out, start, Compression::None, context, base + start as u64);
-}
 
 /// The index of an open table.
 #[derive(Debug)]
@@ -177,54 +62,20 @@ impl Index {
     /// Reads the index from the tail of the table, which starts at the footer's `filter_offset`.
     pub(crate) fn load(file: &BlockFile, footer: &Footer, tail: &[u8]) -> Result<Self> {
         let mut index = Index { upper: None, parts: Vec::new(), offsets: vec![HEADER_LEN as u64] };
-        let stored = |range: Range<u64>| {
-            let relative = |at: u64| usize::try_from(at.checked_sub(footer.filter_offset)?).ok();
-            tail.get(relative(range.start)?..relative(range.end)?)
-        };
-        let at = footer.index_offset();
-        let outside = || file.damage(at, Damage("index outside the tail"));
-        let bytes = stored(at..footer.properties_offset()).ok_or_else(outside)?;
-        let top = file.block(at, bytes)?;
+        let range = footer.index_offset()..footer.properties_offset();
+        let at = range.start;
+        let top = stored_block(file, footer, tail, &range)?;
         if footer.partitions_len == 0 {
-            let damage = |damage| file.damage(at, damage);
-            let level =
-                Level::load(top, |value| index_block(&mut index.offsets, value, footer.filter_offset));
-            index.parts.push(Part {
-                level: level.map_err(damage)?,
-                first: 0,
-                range: at..footer.properties_offset(),
-            });
+            index.load_part(file, footer, top, range)?;
         } else {
-            let mut partitions = Vec::new();
-            let mut next = footer.partitions_offset();
-            let upper = Level::load(top, |value| {
-                let mut reader = Reader::new(value);
-                let len = reader.varint().ok_or(Damage("bad length of an index partition"))?;
-                let first = reader.varint().ok_or(Damage("bad offset of an index partition"))?;
-                let end = next.checked_add(len).filter(|end| *end <= at && reader.is_empty());
-                let end = end.ok_or(Damage("index partition outside its section"))?;
-                if len < MIN_STORED_LEN {
-                    return Err(Damage("index partition too short"));
-                }
-                partitions.push((next..end, first));
-                next = end;
-                Ok(())
-            });
-            index.upper = Some(upper.map_err(|damage| file.damage(at, damage))?);
-            if next != at {
-                return Err(file.damage(at, Damage("index partitions do not fill their section")));
-            }
+            let (upper, partitions) = load_upper(footer, top).map_err(|damage| file.damage(at, damage))?;
+            index.upper = Some(upper);
             for (range, first_offset) in partitions {
-                let bytes = stored(range.clone()).ok_or_else(outside)?;
-                let block = file.block(range.start, bytes)?;
-                let first = index.offsets.len() - 1;
                 if index.end() != first_offset {
                     return Err(file.damage(range.start, Damage("index partition with a wrong first offset")));
                 }
-                let level =
-                    Level::load(block, |value| index_block(&mut index.offsets, value, footer.filter_offset));
-                let level = level.map_err(|damage| file.damage(range.start, damage))?;
-                index.parts.push(Part { level, first, range });
+                let block = stored_block(file, footer, tail, &range)?;
+                index.load_part(file, footer, block, range)?;
             }
         }
         if index.end() != footer.filter_offset {
@@ -232,6 +83,21 @@ impl Index {
         }
         index.offsets.shrink_to_fit();
         Ok(index)
+    }
+
+    /// Appends a block of the lowest level, stored at `range`.
+    fn load_part(
+        &mut self,
+        file: &BlockFile,
+        footer: &Footer,
+        block: Block,
+        range: Range<u64>,
+    ) -> Result<()> {
+        let first = self.len();
+        let level = Level::load(block, |value| index_block(&mut self.offsets, value, footer.filter_offset));
+        let level = level.map_err(|damage| file.damage(range.start, damage))?;
+        self.parts.push(Part { level, first, range });
+        Ok(())
     }
 
     /// End of the last data block.
@@ -318,6 +184,41 @@ impl Index {
         }
         Ok(!above.valid())
     }
+}
+
+/// The block stored at `range`, out of the tail.
+fn stored_block(file: &BlockFile, footer: &Footer, tail: &[u8], range: &Range<u64>) -> Result<Block> {
+    let relative = |at: u64| usize::try_from(at.checked_sub(footer.filter_offset)?).ok();
+    let stored = relative(range.start).zip(relative(range.end)).and_then(|(start, end)| tail.get(start..end));
+    let stored = stored.ok_or_else(|| file.damage(range.start, Damage("index outside the tail")))?;
+    file.block(range.start, stored)
+}
+
+/// Where a partition is stored, and the offset of its first data block.
+type Partition = (Range<u64>, u64);
+
+/// Reads the upper level.
+fn load_upper(footer: &Footer, top: Block) -> Result<(Level, Vec<Partition>), Damage> {
+    let section_end = footer.index_offset();
+    let mut partitions = Vec::new();
+    let mut next = footer.partitions_offset();
+    let upper = Level::load(top, |value| {
+        let mut reader = Reader::new(value);
+        let len = reader.varint().ok_or(Damage("bad length of an index partition"))?;
+        let first = reader.varint().ok_or(Damage("bad offset of an index partition"))?;
+        let end = next.checked_add(len).filter(|end| *end <= section_end && reader.is_empty());
+        let end = end.ok_or(Damage("index partition outside its section"))?;
+        if len < MIN_STORED_LEN {
+            return Err(Damage("index partition too short"));
+        }
+        partitions.push((next..end, first));
+        next = end;
+        Ok(())
+    })?;
+    if next != section_end {
+        return Err(Damage("index partitions do not fill their section"));
+    }
+    Ok((upper, partitions))
 }
 
 /// Takes the value of an index entry: appends the end of its data block, which must not be beyond `data_end`.

@@ -40,6 +40,7 @@ mod entry;
 mod filter;
 mod format;
 mod index;
+mod index_builder;
 mod inspect;
 mod options;
 mod properties;

@@ -7,7 +7,7 @@ use crate::block_builder::{BlockBuilder, ascending};
 use crate::compression::Compressor;
 use crate::filter;
 use crate::format::{FOOTER_LEN, Footer, TableIdentity, put_trailer};
-use crate::index::{IndexBuilder, put_block};
+use crate::index_builder::{IndexBuilder, put_block};
 use crate::options::{Compression, TableOptions};
 use crate::properties::TableProperties;
 use crate::separator::separator;
