@@ -155,7 +155,7 @@ impl Default for Options {
             table_size: 16 << 20,
             l0_trigger: 4,
             base_level_size: 64 << 20,
-            level_ratio: 10,
+            level_ratio: 8,
             wal_segment_size: 64 << 20,
             bloom_bits: 10,
             compression: Compression::Snappy,
@@ -209,7 +209,7 @@ impl Options {
         l0_trigger: usize,
         /// Target size of the first level below level 0, in bytes. 4 KiB or more; default 64 MiB.
         base_level_size: u64,
-        /// How many times larger each further level is. 2 to 100; default 10.
+        /// How many times larger each further level is. 2 to 100; default 8, at which overwrites at random cost least.
         level_ratio: u64,
         /// Bytes after which a new log segment is started, with a new memtable. 16 KiB or more; default 64 MiB.
         wal_segment_size: u64,
