@@ -217,8 +217,7 @@ impl<'a> Opening<'a> {
         let fields = record.fields;
         if fields.record_type == RecordType::Batch {
             let payload: Arc<[u8]> = Arc::from(record.payload);
-            let mut seq = fields.first;
-            for op in BatchReader::new(&payload) {
+            for (seq, op) in (fields.first..).zip(BatchReader::new(&payload)) {
                 let op =
                     op.map_err(|_| Error::fatal("the log handed out a batch that is not well formed"))?;
                 if op.keyspace != 0 || !op.kind.is_supported() {
@@ -229,7 +228,6 @@ impl<'a> Opening<'a> {
                 }
                 let hash = key_hash(self.state.hash_seed, &payload[op.key.clone()]);
                 self.memtable.insert(&payload, op.key, op.value, seq, op.kind, hash);
-                seq += 1;
             }
             self.batches += 1;
         }

@@ -43,7 +43,6 @@ impl TableOpener {
                 tail_size: Some(meta.tail_size),
                 cache: Some(Arc::clone(&self.cache)),
                 verify_reads: self.verify_reads,
-                ..OpenTable::default()
             },
         )
     }
