@@ -40,6 +40,7 @@ pub struct DbReport {
     /// Everything else.
     pub foreign: Vec<ForeignEntry>,
     /// What is wrong, as far as that was met. `verify` looks at more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<Fault>,
 }
 
@@ -78,6 +79,7 @@ pub fn db(vfs: &dyn Vfs, dir: &Path, form: Form) -> Result<DbReport, Failure> {
     let mut faults = store.faults.clone();
     faults.extend(store.manifest_faults());
     check_named(&store, &mut faults);
+    faults.extend(store.missing_log());
     let unnamed_tables = unnamed(vfs, &store, form, &mut faults);
     let logs = logs(vfs, &store, &mut faults);
     for impostor in &store.impostors {

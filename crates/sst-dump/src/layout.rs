@@ -139,14 +139,14 @@ fn table_layout(out: &mut Sections<'_>, blocks: bool) -> Result<(), Failure> {
 
 fn block_detail(out: &mut Sections<'_>, reader: &TableReader, number: usize, name: String) -> String {
     match reader.dump_block(number, &mut |_| {}) {
-        Ok(block) => format!(
-            "{name}: {} entries, {} restarts, {} {} ({:.0} % left)",
-            block.entries,
-            block.restarts,
-            block.payload_len,
-            block.compression.name(),
-            100.0 * ratio(block.stored_len, block.payload_len as u64)
-        ),
+        Ok(block) => {
+            let kind = block.compression.name();
+            let left = 100.0 * ratio(block.stored_len, block.payload_len as u64);
+            format!(
+                "{name}: {} entries, {} restarts, {} bytes, {kind} ({left:.0} % stored)",
+                block.entries, block.restarts, block.payload_len
+            )
+        }
         Err(error) => {
             let fault = Fault::from(error);
             let detail = format!("{name}: {}", fault.what);

@@ -126,7 +126,7 @@ pub struct EditInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     store_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    hash_seed: Option<u64>,
+    hash_seed: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     keyspaces: Vec<KeyspaceInfo>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -191,7 +191,7 @@ impl EditInfo {
             format_version: edit.format_version,
             comparator: edit.comparator.clone(),
             store_id: edit.store_id.map(|id| format!("{id:032x}")),
-            hash_seed: edit.hash_seed,
+            hash_seed: edit.hash_seed.map(|seed| format!("{seed:016x}")),
             keyspaces: (edit.keyspaces.iter())
                 .map(|record| KeyspaceInfo {
                     id: record.id,
@@ -235,7 +235,6 @@ impl fmt::Display for ManifestItem {
         let mut line = |text: fmt::Arguments<'_>| writeln!(f, "{:>14}{text}", "");
         let numbers = [
             ("format version", edit.format_version),
-            ("hash seed", edit.hash_seed),
             ("next file", edit.next_file),
             ("last sequence", edit.last_sequence),
             ("durable sequence", edit.durable_sequence),
@@ -245,6 +244,9 @@ impl fmt::Display for ManifestItem {
         }
         if let Some(comparator) = &edit.comparator {
             line(format_args!("comparator {}", Safe(comparator)))?;
+        }
+        if let Some(seed) = &edit.hash_seed {
+            line(format_args!("hash seed {seed}"))?;
         }
         for (name, number) in numbers {
             if let Some(number) = number {

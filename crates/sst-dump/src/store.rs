@@ -177,6 +177,24 @@ impl Store {
         self.is_certain() && self.picture.as_ref().is_some_and(|picture| number < picture.min_log_number())
     }
 
+    /// The oldest log segment that the database needs, when it is missing. No crash takes it away: its name was durable
+    /// before the manifest named it.
+    pub(crate) fn missing_log(&self) -> Option<Fault> {
+        let oldest = self.picture.as_ref()?.min_log_number();
+        if oldest.0 == 0 || self.files.contains_key(&(FileKind::Wal, oldest)) {
+            return None;
+        }
+        let mut fault = Fault::damage(
+            &self.path(FileKind::Wal, oldest),
+            0,
+            "the manifest needs this log segment, and it is missing",
+        );
+        if !self.is_certain() {
+            fault.class = doubt(fault.class);
+        }
+        Some(fault)
+    }
+
     /// The intact headers of the log segments.
     pub(crate) fn log_headers(&self, vfs: &dyn Vfs) -> BTreeMap<FileNumber, SegmentHeader> {
         let header = |number| {

@@ -191,6 +191,9 @@ impl Check<'_, '_> {
 
     fn logs(&mut self) -> Result<(), Failure> {
         let before_all = self.reporter.faults;
+        if let Some(fault) = self.store.missing_log() {
+            self.reporter.report(fault);
+        }
         let headers = self.store.log_headers(self.vfs);
         for number in self.store.numbers(FileKind::Wal) {
             let before = self.reporter.faults;

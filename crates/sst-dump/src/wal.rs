@@ -1,13 +1,15 @@
 //! `wal`: the records of a log segment, with their places, and how the segment ends. Goes on behind damage.
 
 use crate::fault::{Failure, Fault};
+use crate::log_ops::Ops;
 use crate::target::{Kind, Target, is_directory};
-use crate::text::{Form, Shown};
-use esker_base::{BatchReader, Error, FileKind, FileNumber, parse_file_name};
+use crate::text::Form;
+use esker_base::{Error, FileKind, FileNumber, parse_file_name};
 use esker_vfs::{EntryKind, Vfs};
-use esker_wal::{DumpItem, Fault as LogFault, LogKind, LogReader, Record, RecordType, dump_segment};
-use serde::ser::SerializeSeq;
-use serde::{Serialize, Serializer};
+use esker_wal::{
+    DumpItem, Fault as LogFault, HeaderFault, LogKind, LogReader, Record, RecordType, dump_segment,
+};
+use serde::Serialize;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -235,6 +237,11 @@ impl Walk<'_> {
                 }
                 Ok(())
             }
+            // A segment whose header never got to the device.
+            DumpItem::HeaderFault(fault @ (HeaderFault::Short { .. } | HeaderFault::Zeros)) => {
+                self.ending.end = Ending::Torn;
+                self.give(LogItem::Fault(Fault::doubt(path, 0, fault.to_string())))
+            }
             DumpItem::HeaderFault(fault) => self.fault(fault.into_error(path).into()),
             DumpItem::Record(record) => self.record(&record),
             DumpItem::OutOfOrder { offset, .. } if offset >= self.limit => Ok(()),
@@ -282,7 +289,7 @@ impl Walk<'_> {
             RecordType::Edit => "edit",
         };
         let is_batch = fields.record_type == RecordType::Batch;
-        let ops = Ops { payload: record.payload, form: self.ops.unwrap_or_default() };
+        let ops = Ops::new(record.payload, self.ops.unwrap_or_default());
         let fault = if is_batch { ops.fault(fields.count) } else { None };
         self.give(LogItem::Record {
             offset: record.offset,
@@ -319,62 +326,6 @@ impl Walk<'_> {
     }
 }
 
-/// The operations of a batch, read when they are shown.
-#[derive(Clone, Copy, Debug)]
-pub struct Ops<'a> {
-    payload: &'a [u8],
-    form: Form,
-}
-
-/// One operation of a batch.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Op<'a> {
-    /// `put`, `delete` and so on.
-    pub kind: &'static str,
-    /// The keyspace.
-    pub keyspace: u32,
-    /// The key.
-    pub key: Shown<'a>,
-    /// The value, for kinds that have one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<Shown<'a>>,
-}
-
-impl<'a> Ops<'a> {
-    /// The operations up to the first that can't be read.
-    pub fn iter(&self) -> impl Iterator<Item = Op<'a>> + use<'a> {
-        let Ops { payload, form } = *self;
-        BatchReader::new(payload).map_while(Result::ok).map(move |op| {
-            let shown = |range| Shown::new(payload.get(range).unwrap_or_default(), form);
-            let has_value = !matches!(op.kind.name(), "delete" | "single-delete");
-            let value = has_value.then(|| shown(op.value.clone()));
-            Op { kind: op.kind.name(), keyspace: op.keyspace, key: shown(op.key.clone()), value }
-        })
-    }
-
-    /// What is wrong with a batch that should have `count` operations.
-    fn fault(&self, count: u64) -> Option<String> {
-        let mut found = 0_u64;
-        for op in BatchReader::new(self.payload) {
-            if let Err(error) = op {
-                return Some(format!("operation {found} of the batch: {error}"));
-            }
-            found += 1;
-        }
-        (found != count).then(|| format!("{found} operations, the record says {count}"))
-    }
-}
-
-impl Serialize for Ops<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut list = serializer.serialize_seq(None)?;
-        for op in self.iter() {
-            list.serialize_element(&op)?;
-        }
-        list.end()
-    }
-}
-
 /// One line an item, and one an operation; each ends with a line break.
 impl fmt::Display for LogItem<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -402,19 +353,6 @@ impl fmt::Display for LogItem<'_> {
                 writeln!(f, "{offset:>10}  {} bytes behind the end of the segment", until - offset)
             }
             LogItem::End(ending) => writeln!(f, "{:>10}  {ending}", ending.offset),
-        }
-    }
-}
-
-impl fmt::Display for Op<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind, self.key)?;
-        if let Some(value) = &self.value {
-            write!(f, " => {value}")?;
-        }
-        match self.keyspace {
-            0 => Ok(()),
-            keyspace => write!(f, " in keyspace {keyspace}"),
         }
     }
 }

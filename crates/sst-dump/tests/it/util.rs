@@ -1,10 +1,15 @@
 //! Databases to look at, copies to damage, and the tool to run.
 
-use esker::{Background, Compression, Db, Options};
+use esker::{Background, Compression, Db, Options, WriteBatch};
+use esker_base::{FileNumber, InternalKey, InternalKeyRef, ValueKind};
+use esker_manifest::{ManifestState, TableMetadata, VersionEdit};
+use esker_sstable::{TableBuilder, TableIdentity, TableOptions};
+use esker_vfs::{OsVfs, Vfs};
+use esker_wal::{LogKind, LogWriter, SegmentEnd, SegmentHeader};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// What a run of the tool came to.
@@ -147,19 +152,8 @@ pub fn state(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     state
 }
 
-/// The lines of a text with their numbers, for messages.
-pub fn numbered(text: &str) -> String {
-    text.lines().enumerate().fold(String::new(), |mut all, (number, line)| {
-        let _ = writeln!(all, "{number:>4} {line}");
-        all
-    })
-}
-
 /// A small table: `entries` keys `k00000`.., values of `value n`, in blocks of 256 bytes.
 pub fn table(path: &Path, entries: u32) {
-    use esker_base::{FileNumber, InternalKeyRef, ValueKind};
-    use esker_sstable::{TableBuilder, TableIdentity, TableOptions};
-    use esker_vfs::{OsVfs, Vfs};
     let identity = TableIdentity { store_id: 0x1234, number: FileNumber(1), hash_seed: 7 };
     let options = TableOptions { block_size: 256, compression: Compression::None, ..TableOptions::default() };
     let file = OsVfs::new().create_new(path).unwrap();
@@ -173,4 +167,53 @@ pub fn table(path: &Path, entries: u32) {
         builder.add(InternalKeyRef::new(key.as_bytes(), u64::from(n) + 1, kind), value.as_bytes()).unwrap();
     }
     builder.finish().unwrap().file.close().unwrap();
+}
+
+/// Writes a manifest whose last edits nobody checked.
+pub fn manifest(dir: &Path, edits: &[VersionEdit]) -> PathBuf {
+    let path = dir.join("MANIFEST-000001");
+    let header = SegmentHeader {
+        kind: LogKind::Manifest,
+        store_id: 5,
+        number: FileNumber(1),
+        previous: SegmentEnd::none(0),
+    };
+    let mut writer = LogWriter::create(&OsVfs::new(), &path, header, 0).unwrap();
+    let first = ManifestState::new(5, 6).to_snapshot_edit();
+    for (edit, number) in std::iter::once(&first).chain(edits).zip(1..) {
+        let mut payload = Vec::new();
+        edit.encode(&mut payload);
+        writer.append_edit(number, &payload).unwrap();
+    }
+    writer.sync().unwrap();
+    writer.close().unwrap();
+    path
+}
+
+pub fn metadata(number: u64, from: u32, to: u32, seqs: (u64, u64)) -> Arc<TableMetadata> {
+    Arc::new(TableMetadata {
+        number: FileNumber(number),
+        file_size: 1000,
+        tail_size: 100,
+        smallest: InternalKey::new(key(from), seqs.0, ValueKind::Put),
+        largest: InternalKey::new(key(to), seqs.1, ValueKind::Put),
+        smallest_seq: seqs.0,
+        largest_seq: seqs.1,
+        entries: 10,
+        deletes: 0,
+    })
+}
+
+/// Writes a log segment with three batches of a put and a delete each; returns its end.
+pub fn log(dir: &Path, number: u64, previous: SegmentEnd) -> SegmentEnd {
+    let path = dir.join(format!("{number:06}.wal"));
+    let header = SegmentHeader { kind: LogKind::Wal, store_id: 5, number: FileNumber(number), previous };
+    let mut writer = LogWriter::create(&OsVfs::new(), &path, header, previous.last_sequence).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put("key", "value").delete("other");
+    for n in 0..3 {
+        writer.append_batch(previous.last_sequence + 1 + 2 * n, 2, batch.encoded()).unwrap();
+    }
+    writer.sync().unwrap();
+    writer.close().unwrap()
 }
