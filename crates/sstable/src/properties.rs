@@ -136,7 +136,8 @@ impl TableProperties {
     /// Reads a payload.
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, Damage> {
         let mut reader = Reader::new(payload);
-        let mut properties = TableProperties::default();
+        // What is missing is 0, whatever the default of an option is.
+        let mut properties = TableProperties { compression: Compression::None, ..TableProperties::default() };
         let mut last_tag = None;
         while !reader.is_empty() {
             let tag = reader.varint().ok_or(Damage("bad property tag"))?;

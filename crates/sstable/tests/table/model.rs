@@ -162,6 +162,7 @@ fn random_tables_answer_as_the_model() {
         check(&open_with(&bytes, with).unwrap(), &entries, &probes);
         let table = open(&bytes).unwrap();
         assert!(table.filter_fault().is_none());
+        assert_eq!(table.properties().compression, options.compression);
         assert_eq!(table.properties().smallest, summary.smallest);
         assert_eq!(summary.smallest, entries[0].0);
         assert_eq!(summary.largest, entries.last().unwrap().0);
