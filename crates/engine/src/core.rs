@@ -2,13 +2,13 @@
 //!
 //! # Locks
 //!
-//! Taken in this order, and never the other way round:
+//! Taken in this order, and never the other way round (`resuming`, held by a `resume`, comes before all of them):
 //!
 //! 1. `log`: the log's end. Held by the leader of a write group, and by whoever seals the memtable or syncs.
 //! 2. `manifest`: the manifest's end. Held while an edit is written and installed.
 //! 3. `state`: what is in memory. Held for moments; never across I/O, a callback or a wait.
 //!
-//! The snapshot registry and the commit queue have locks of their own, which are leaves.
+//! The snapshot registry, the commit queue, the health and the scheduler have locks of their own, which are leaves.
 
 use crate::commit::{CommitQueue, Visible};
 use crate::event::{Event, RecoveryReport};

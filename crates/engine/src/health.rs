@@ -125,9 +125,12 @@ impl Core {
 
     /// Tells the listener of an error, once. Called without a lock.
     pub(crate) fn report_failure(&self) {
-        if self.components.listener.is_some()
-            && let Some((error, latched)) = self.health.lock().unreported.take()
-        {
+        if self.components.listener.is_none() {
+            return;
+        }
+        // A statement of its own, so that the lock is given back before the listener is called.
+        let unreported = self.health.lock().unreported.take();
+        if let Some((error, latched)) = unreported {
             self.emit(&Event::BackgroundError { error, latched });
         }
     }

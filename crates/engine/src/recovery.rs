@@ -34,11 +34,20 @@ impl Core {
     /// Opens the database in `dir`.
     pub(crate) fn open(dir: PathBuf, options: Options, components: Components) -> Result<Arc<Core>> {
         options.check()?;
+        components.scheduler.start()?;
+        let opened = Self::open_started(dir, &options, &components);
+        if opened.is_err() {
+            components.scheduler.stop();
+        }
+        opened
+    }
+
+    fn open_started(dir: PathBuf, options: &Options, components: &Components) -> Result<Arc<Core>> {
         let vfs = Arc::clone(&components.vfs);
-        prepare_dir(vfs.as_ref(), &dir, &options)?;
+        prepare_dir(vfs.as_ref(), &dir, options)?;
         let lock = take_lock(vfs.as_ref(), &dir)?;
-        let found = Found::read(vfs.as_ref(), &dir, &options)?;
-        let mut opening = Opening::new(&dir, &options, &components, found);
+        let found = Found::read(vfs.as_ref(), &dir, options)?;
+        let mut opening = Opening::new(&dir, options, components, found);
         let replay = opening.replay_log()?;
         let report = opening.report(&replay);
         let core = opening.finish(&replay, lock, report)?;

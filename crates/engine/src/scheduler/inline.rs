@@ -1,6 +1,7 @@
 //! Background work on the caller's stack: one thread, the same order in every run.
 
-use super::{BackgroundWork, Scheduler};
+use super::{BackgroundWork, Scheduler, in_use};
+use crate::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 pub struct InlineScheduler {
     /// Set while some thread does the work; others leave it to that one.
     busy: AtomicBool,
+    started: AtomicBool,
     stopped: AtomicBool,
 }
 
@@ -38,6 +40,14 @@ impl InlineScheduler {
 }
 
 impl Scheduler for InlineScheduler {
+    fn start(&self) -> Result<()> {
+        if self.started.swap(true, Ordering::SeqCst) {
+            return Err(in_use());
+        }
+        self.stopped.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+
     fn work_available(&self, work: &Arc<dyn BackgroundWork>) {
         self.run(work);
     }
@@ -59,5 +69,6 @@ impl Scheduler for InlineScheduler {
         while self.busy.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
+        self.started.store(false, Ordering::SeqCst);
     }
 }

@@ -6,6 +6,7 @@ mod threads;
 pub use inline::InlineScheduler;
 pub use threads::ThreadScheduler;
 
+use crate::{Error, Result};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +20,23 @@ pub trait BackgroundWork: Send + Sync {
     fn progress(&self) -> u64;
 }
 
-/// Runs [`BackgroundWork`].
+/// Runs the [`BackgroundWork`] of one database at a time.
 ///
-/// All calls are made without any lock held.
+/// All calls but [`progressed`](Scheduler::progressed) are made without any lock of the engine held.
 pub trait Scheduler: Send + Sync + Debug {
+    /// A database starts to use this scheduler.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` when another one uses it, and has not stopped it.
+    fn start(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// There may be work now.
     fn work_available(&self, work: &Arc<dyn BackgroundWork>);
 
-    /// Something has finished: wakes those who wait for it.
+    /// Something has finished: wakes those who wait for it. Must not call into the engine: its locks may be held.
     fn progressed(&self);
 
     /// Waits until [`BackgroundWork::progress`] is no longer `seen`, or returns earlier.
@@ -35,6 +45,13 @@ pub trait Scheduler: Send + Sync + Debug {
     /// Holds a writer up for a moment, at most a millisecond.
     fn delay(&self, duration: Duration);
 
-    /// No more work: returns when no step is running any more. Further calls do nothing.
+    /// No more work: returns when no step is running any more. Further calls do nothing, until the next start.
     fn stop(&self);
+}
+
+/// The error for a second database on one scheduler.
+fn in_use() -> Error {
+    Error::invalid_argument(
+        "the scheduler of these components serves another open database: give each its own",
+    )
 }

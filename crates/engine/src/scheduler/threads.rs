@@ -1,6 +1,7 @@
 //! Background work on threads of its own.
 
-use super::{BackgroundWork, Scheduler};
+use super::{BackgroundWork, Scheduler, in_use};
+use crate::Result;
 use esker_base::sync::{Condvar, Mutex};
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -28,6 +29,7 @@ struct Shared {
 struct State {
     /// Grows with every call of `work_available`.
     calls: u64,
+    started: bool,
     stopped: bool,
     workers: Vec<JoinHandle<()>>,
 }
@@ -40,7 +42,7 @@ impl ThreadScheduler {
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the module that starts threads")]
-    fn start(&self, state: &mut State, work: &Arc<dyn BackgroundWork>) {
+    fn start_workers(&self, state: &mut State, work: &Arc<dyn BackgroundWork>) {
         for index in 0..self.threads {
             let shared = Arc::clone(&self.shared);
             let work = Arc::downgrade(work);
@@ -77,13 +79,23 @@ fn run(shared: &Shared, work: &Weak<dyn BackgroundWork>) {
 }
 
 impl Scheduler for ThreadScheduler {
+    fn start(&self) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        if state.started {
+            return Err(in_use());
+        }
+        state.started = true;
+        state.stopped = false;
+        Ok(())
+    }
+
     fn work_available(&self, work: &Arc<dyn BackgroundWork>) {
         let mut state = self.shared.state.lock();
         if state.stopped {
             return;
         }
         if state.workers.is_empty() {
-            self.start(&mut state, work);
+            self.start_workers(&mut state, work);
         }
         state.calls += 1;
         let no_threads = state.workers.is_empty();
@@ -128,6 +140,7 @@ impl Scheduler for ThreadScheduler {
                 let _ = worker.join();
             }
         }
+        self.shared.state.lock().started = false;
     }
 }
 
