@@ -81,12 +81,19 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A fault of class [`Io`](Class::Io).
+    /// A fault of class [`Io`](Class::Io), or [`Usage`](Class::Usage) for a directory.
     pub fn open(vfs: &dyn Vfs, path: &Path) -> Result<Target, Fault> {
         let entry = vfs.kind(path).map_err(|error| Error::io("look at", path, error))?;
-        if matches!(entry, Some(EntryKind::Directory | EntryKind::Other)) {
-            let what = "it is no regular file; links and devices are not opened";
-            return Err(Fault::of(Class::Io, path, what));
+        match entry {
+            Some(EntryKind::Directory) => {
+                let what = "it is a directory; `db`, `verify`, `manifest` and `wal` take those";
+                return Err(Fault::of(Class::Usage, path, what));
+            }
+            Some(EntryKind::Other) => {
+                let what = "it is no regular file; links and devices are not opened";
+                return Err(Fault::of(Class::Io, path, what));
+            }
+            Some(EntryKind::File) | None => {}
         }
         let file = vfs.open(path).map_err(|error| Error::io("open", path, error))?;
         let size = file.len().map_err(|error| Error::io("read the length of", path, error))?;

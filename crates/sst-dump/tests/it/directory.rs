@@ -1,12 +1,13 @@
 //! Directories: sound, crashed, empty, missing, and with things in them that are none of esker's.
 
 use crate::util::{
-    closed, copy, crashed, files, key, log, manifest, metadata, options, run, run_on, state, with_name,
+    closed, copy, crashed, files, key, log, manifest, metadata, options, run, run_on, state, table, with_name,
 };
-use esker_base::FileNumber;
-use esker_manifest::VersionEdit;
+use esker_base::{FileNumber, InternalKey, ValueKind};
+use esker_manifest::{Current, TableMetadata, VersionEdit};
 use esker_wal::SegmentEnd;
 use std::path::Path;
+use std::sync::Arc;
 
 const COMMANDS: [&str; 11] = [
     "info",
@@ -75,7 +76,9 @@ fn empty_and_missing_directories() {
     assert!(!missing.exists());
     // A directory is no file.
     for words in ["info", "layout", "scan"] {
-        assert_eq!(run_on(words, dir.path()).code, 3, "{words}");
+        let ran = run_on(words, dir.path());
+        assert_eq!(ran.code, 2, "{words}");
+        assert!(format!("{}{}", ran.out, ran.err).contains("it is a directory"), "{words}");
     }
 }
 
@@ -175,6 +178,53 @@ fn orphans_are_no_faults() {
         "left over: MANIFEST-000099 CURRENT.tmp 000003.wal.lost",
     ] {
         assert!(ran.out.contains(wanted), "{wanted}: {}", ran.out);
+    }
+}
+
+/// What a table says about itself is held against what the manifest says about it.
+#[test]
+fn tables_and_manifest_are_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("000001.sst");
+    table(&path, 60);
+    let info = run_on("layout --json", &path).json();
+    let size = info["size"].as_u64().unwrap();
+    let filter = info["sections"].as_array().unwrap().iter().find(|section| section["name"] == "filter");
+    let tail_size = size - filter.unwrap()["offset"].as_u64().unwrap();
+    let right = TableMetadata {
+        number: FileNumber(1),
+        file_size: size,
+        tail_size,
+        smallest: InternalKey::new(key(0), 1, ValueKind::Put),
+        largest: InternalKey::new(key(59), 60, ValueKind::Delete),
+        smallest_seq: 1,
+        largest_seq: 60,
+        entries: 60,
+        deletes: 12,
+    };
+    let current = Current { manifest: FileNumber(1), closed: None };
+    std::fs::write(dir.path().join("CURRENT"), current.encode()).unwrap();
+    type Change = fn(&mut TableMetadata);
+    let changes: [(Change, &str); 8] = [
+        (|_| {}, ""),
+        (|table| table.entries = 61, "entries: 60, the manifest says 61"),
+        (|table| table.deletes = 11, "deletes: 12, the manifest says 11"),
+        (|table| table.smallest_seq = 0, "smallest sequence: 1, the manifest says 0"),
+        (|table| table.largest_seq = 61, "largest sequence: 60, the manifest says 61"),
+        (|table| table.smallest.user_key.push(b'0'), "smallest key: \\\"k00000\\\"#1,put, the manifest says"),
+        (|table| table.largest.seq = 59, "largest key: \\\"k00059\\\"#60,delete, the manifest says"),
+        (|table| table.tail_size -= 1, "a tail of"),
+    ];
+    for (change, wanted) in changes {
+        let mut table = right.clone();
+        change(&mut table);
+        let mut edit = VersionEdit::new();
+        edit.add_table(0, 3, Arc::new(table));
+        let manifest = manifest(dir.path(), &[edit]);
+        let ran = run_on("verify --json", dir.path());
+        assert_eq!(ran.code, i32::from(!wanted.is_empty()), "{}", ran.out);
+        assert!(ran.out.contains(wanted), "{wanted}: {}", ran.out);
+        std::fs::remove_file(manifest).unwrap();
     }
 }
 

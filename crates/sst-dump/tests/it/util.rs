@@ -152,9 +152,10 @@ pub fn state(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     state
 }
 
-/// A small table: `entries` keys `k00000`.., values of `value n`, in blocks of 256 bytes.
+/// A small table: `entries` keys `k00000`.., values of `value n`, in blocks of 256 bytes, of the store of
+/// [`manifest`].
 pub fn table(path: &Path, entries: u32) {
-    let identity = TableIdentity { store_id: 0x1234, number: FileNumber(1), hash_seed: 7 };
+    let identity = TableIdentity { store_id: 5, number: FileNumber(1), hash_seed: 6 };
     let options = TableOptions { block_size: 256, compression: Compression::None, ..TableOptions::default() };
     let file = OsVfs::new().create_new(path).unwrap();
     let mut builder = TableBuilder::new(file, path.into(), &options, identity, 0);
