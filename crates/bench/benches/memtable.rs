@@ -1,2 +1,104 @@
-//! placeholder
-fn main() {}
+//! The memtable, and a bare skiplist over the same keys beside it.
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use crossbeam_epoch as epoch;
+use crossbeam_skiplist::SkipList;
+use esker_base::{InternalIterator, Lookup, MAX_SEQUENCE, ValueKind, key_hash};
+use esker_bench::data::{DataSet, ENTRIES};
+use esker_memtable::Memtable;
+use std::hint::black_box;
+use std::sync::Arc;
+
+const SEED: u64 = 7;
+const MEMTABLE_SIZE: usize = 64 << 20;
+
+/// Key and value of an entry, in the one buffer that a batch would be.
+type Buffer = (Arc<[u8]>, usize);
+
+fn buffers(keys: &[Vec<u8>]) -> Vec<Buffer> {
+    keys.iter().map(|key| (Arc::from([&key[..], &[7; 64][..]].concat()), key.len())).collect()
+}
+
+fn fill(buffers: &[Buffer]) -> Arc<Memtable> {
+    let table = Memtable::new(SEED, MEMTABLE_SIZE);
+    for ((buffer, key_len), seq) in buffers.iter().zip(1..) {
+        let hash = key_hash(SEED, &buffer[..*key_len]);
+        table.insert(buffer, 0..*key_len, *key_len..buffer.len(), seq, ValueKind::Put, hash);
+    }
+    Arc::new(table)
+}
+
+fn memtable(criterion: &mut Criterion) {
+    let set = DataSet::sequential();
+    let sorted: Vec<Vec<u8>> = set.entries.iter().map(|(key, _)| key.clone()).collect();
+    let mut group = criterion.benchmark_group("memtable");
+    group.throughput(Throughput::Elements(ENTRIES as u64));
+    for (name, keys) in [("insert, ascending keys", &sorted), ("insert, random order", &set.shuffled)] {
+        let buffers = buffers(keys);
+        group.bench_function(name, |bencher| {
+            bencher.iter_batched(|| (), |()| fill(&buffers), BatchSize::SmallInput);
+        });
+    }
+    let table = fill(&buffers(&set.shuffled));
+    for (name, keys, hits) in [("get, hit", &set.shuffled, true), ("get, miss", &set.absent, false)] {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                for key in keys {
+                    let lookup = Lookup { user_key: key, hash: key_hash(SEED, key), seq: MAX_SEQUENCE };
+                    assert_eq!(black_box(table.get(&lookup)).is_some(), hits);
+                }
+            });
+        });
+    }
+    let mut iter = table.iter();
+    group.bench_function("iterate", |bencher| {
+        bencher.iter(|| {
+            iter.seek_to_first().expect("memory can be read");
+            while iter.valid() {
+                black_box((iter.key(), iter.value()));
+                iter.next().expect("memory can be read");
+            }
+        });
+    });
+    group.bench_function("iterate backward", |bencher| {
+        bencher.iter(|| {
+            iter.seek_to_last().expect("memory can be read");
+            while iter.valid() {
+                black_box((iter.key(), iter.value()));
+                iter.prev().expect("memory can be read");
+            }
+        });
+    });
+    group.finish();
+}
+
+/// What a memtable would cost that is a skiplist of owned keys and no more.
+fn skiplist(criterion: &mut Criterion) {
+    let set = DataSet::sequential();
+    let fill = |keys: &[Vec<u8>]| {
+        let list = SkipList::<Vec<u8>, [u8; 64]>::new(epoch::default_collector().clone());
+        for key in keys {
+            let guard = epoch::pin();
+            list.get_or_insert(key.clone(), [7; 64], &guard).release(&guard);
+        }
+        list
+    };
+    let mut group = criterion.benchmark_group("bare skiplist");
+    group.throughput(Throughput::Elements(ENTRIES as u64));
+    group.bench_function("insert, random order", |bencher| {
+        bencher.iter_batched(|| (), |()| fill(&set.shuffled), BatchSize::SmallInput);
+    });
+    let list = fill(&set.shuffled);
+    group.bench_function("get, hit", |bencher| {
+        bencher.iter(|| {
+            for key in &set.shuffled {
+                let guard = epoch::pin();
+                black_box(list.get(key, &guard).expect("the key is there").value());
+            }
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, memtable, skiplist);
+criterion_main!(benches);

@@ -1,0 +1,108 @@
+//! esker, through its public interface.
+
+use crate::engine::{Direction, Engine, Family, Reader, Result, Settings, Settle};
+use esker::{Background, Compression, Db, Durability, Options, WriteBatch};
+
+pub(crate) struct Esker {
+    db: Db,
+}
+
+impl Engine for Esker {
+    const NAME: &'static str = "esker";
+    const FAMILY: Family = Family::Lsm;
+    const NOTE: &'static str = "`Durability::Buffered`, Snappy, two background threads; gets by `get_with`, scans by a \
+         new cursor each";
+    type Reader<'a> = EskerReader<'a>;
+
+    fn version() -> String {
+        crate::versions::locked("esker")
+    }
+
+    fn open(settings: &Settings) -> Result<Self> {
+        let db = Options::new()
+            .cache_size(settings.cache)
+            .memtable_size(settings.memtable)
+            .bloom_bits(10)
+            .compression(Compression::Snappy)
+            .durability(if settings.sync { Durability::Sync } else { Durability::Buffered })
+            .background(Background::Threads(2))
+            .open(&settings.dir)?;
+        Ok(Esker { db })
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.db.put(key, value)?)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        Ok(self.db.delete(key)?)
+    }
+
+    fn batch(&self, entries: &[(&[u8], &[u8])]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for (key, value) in entries {
+            batch.put(key, value);
+        }
+        Ok(self.db.write(batch)?)
+    }
+
+    fn reader(&self) -> Result<EskerReader<'_>> {
+        Ok(EskerReader { db: &self.db })
+    }
+
+    fn settle(&self, to: Settle) -> Result<bool> {
+        match to {
+            Settle::FirstLevel => self.db.flush()?,
+            Settle::LastLevel => self.db.compact_range::<&[u8], _>(..)?,
+        }
+        Ok(true)
+    }
+
+    fn close(self) -> Result<()> {
+        Ok(self.db.close()?)
+    }
+}
+
+pub(crate) struct EskerReader<'a> {
+    db: &'a Db,
+}
+
+impl Reader for EskerReader<'_> {
+    fn get<R>(&mut self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        Ok(self.db.get_with(key, read)?)
+    }
+
+    fn multi_get(&mut self, keys: &[&[u8]], mut each: impl FnMut(usize, &[u8])) -> Result<()> {
+        for (at, value) in self.db.multi_get(keys).into_iter().enumerate() {
+            if let Some(value) = value? {
+                each(at, &value);
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        from: Option<&[u8]>,
+        direction: Direction,
+        limit: usize,
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        let mut cursor = self.db.cursor()?;
+        match (from, direction) {
+            (Some(from), _) => cursor.seek(from)?,
+            (None, Direction::Forward) => cursor.seek_to_first()?,
+            (None, Direction::Reverse) => cursor.seek_to_last()?,
+        }
+        let mut count = 0;
+        while cursor.valid() && count < limit {
+            each(cursor.key(), cursor.value());
+            count += 1;
+            match direction {
+                Direction::Forward => cursor.next()?,
+                Direction::Reverse => cursor.prev()?,
+            }
+        }
+        Ok(count)
+    }
+}

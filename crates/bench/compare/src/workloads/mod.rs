@@ -1,0 +1,155 @@
+//! The workloads, a file for each group, and [`Plan`], what they are told.
+
+mod core;
+pub(crate) mod crash;
+mod memory;
+mod published;
+mod sync;
+
+use crate::data::{self, Values};
+use crate::engine::{Engine, Reader, Result, Settings};
+use crate::engines::Task;
+use crate::rows::{Figure, Figures, Group};
+use serde::{Deserialize, Serialize};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What a child process is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    /// The engine.
+    pub(crate) engine: String,
+    /// What to measure.
+    pub(crate) group: Group,
+    /// The step of a group that takes several processes.
+    pub(crate) step: Step,
+    /// A directory of its own, removed by the parent.
+    pub(crate) dir: PathBuf,
+    /// Entries of the larger workloads.
+    pub(crate) entries: u64,
+    /// Synced writes of one thread.
+    pub(crate) synced: u64,
+    /// Bytes of cache.
+    pub(crate) cache: usize,
+    /// Bytes of a memtable.
+    pub(crate) memtable: usize,
+    /// The seed of all data and orders.
+    pub(crate) seed: u64,
+}
+
+/// A step of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Step {
+    /// The whole group, or its last step.
+    Measure,
+    /// Writes, says that it is ready, and waits to be killed.
+    FillAndWait,
+}
+
+/// Bytes of the small cache.
+pub(crate) const SMALL_CACHE: usize = 8 << 20;
+
+impl Plan {
+    fn settings(&self, name: &str) -> Settings {
+        Settings { dir: self.dir.join(name), cache: self.cache, memtable: self.memtable, sync: false }
+    }
+}
+
+impl Task for &Plan {
+    type Output = Vec<Figure>;
+
+    fn run<E: Engine>(self) -> Result<Vec<Figure>> {
+        let mut figures = Figures::default();
+        match self.group {
+            Group::Published => published::run::<E>(self, &mut figures)?,
+            Group::Core => core::run::<E>(self, &mut figures)?,
+            Group::Sync => sync::run::<E>(self, &mut figures)?,
+            Group::Crash => crash::run::<E>(self, &mut figures)?,
+            Group::Memory => memory::run::<E>(self, &mut figures)?,
+        }
+        Ok(figures.0)
+    }
+}
+
+/// Nanoseconds per operation of what `run` does `count` times.
+fn per_operation(count: u64, run: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let start = Instant::now();
+    run()?;
+    Ok(start.elapsed().as_nanos() as f64 / count as f64)
+}
+
+/// Milliseconds of `run`, and what it returns.
+fn milliseconds<T>(run: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
+    let start = Instant::now();
+    let result = run()?;
+    Ok((start.elapsed().as_secs_f64() * 1e3, result))
+}
+
+/// Fails when an engine answered wrongly: what is measured on wrong answers is worth nothing.
+fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(format!("wrong answers in {what}: {found:?} in place of {expected:?}").into())
+}
+
+/// Puts every key of `order` in that generation, one by one.
+fn put_all<E: Engine>(engine: &E, values: &Values, order: &[u32], generation: u32) -> Result<f64> {
+    per_operation(order.len() as u64, || {
+        for &index in order {
+            let index = u64::from(index);
+            engine.put(&data::key(index), &values.value(index, generation))?;
+        }
+        Ok(())
+    })
+}
+
+/// Gets every key of `order`, and checks the values.
+fn get_all<R: Reader>(reader: &mut R, order: &[u32], generation: u32) -> Result<f64> {
+    let (mut sum, mut found) = (0u64, 0);
+    let took = per_operation(order.len() as u64, || {
+        for &index in order {
+            if let Some(check) = reader.get(&data::key(u64::from(index)), data::check)? {
+                sum = sum.wrapping_add(check);
+                found += 1;
+            }
+        }
+        Ok(())
+    })?;
+    expect("gets", (found, sum), (order.len(), marks(order, generation)))?;
+    Ok(took)
+}
+
+/// The sum of the marks of the keys in `order`.
+fn marks(order: &[u32], generation: u32) -> u64 {
+    order.iter().fold(0, |sum, &index| sum.wrapping_add(data::mark(u64::from(index), generation)))
+}
+
+/// MiB of the file blocks under `dir`.
+fn size(dir: &Path) -> Result<f64> {
+    fn blocks(dir: &Path) -> std::io::Result<u64> {
+        let mut sum = 0;
+        for entry in std::fs::read_dir(dir)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            sum += if metadata.is_dir() { blocks(&entry.path())? } else { metadata.blocks() };
+        }
+        Ok(sum)
+    }
+    Ok(blocks(dir)? as f64 * 512.0 / f64::from(1 << 20))
+}
+
+/// Removes a directory that may be missing.
+fn remove(dir: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The middle one.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
