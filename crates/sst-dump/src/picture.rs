@@ -40,6 +40,9 @@ pub struct PictureKeyspace {
     pub levels: BTreeMap<usize, Vec<Arc<TableMetadata>>>,
 }
 
+/// The tables of each keyspace and level while edits are gathered.
+type Levels = BTreeMap<(u32, usize), BTreeMap<FileNumber, Arc<TableMetadata>>>;
+
 impl Picture {
     /// What a manifest says.
     pub fn new(dump: &ManifestDump) -> Picture {
@@ -73,24 +76,24 @@ impl Picture {
 
     fn from_edits(dump: &ManifestDump) -> Picture {
         let mut picture = Picture { store_id: Some(dump.store_id), ..Picture::default() };
+        let mut levels = Levels::new();
         for item in &dump.items {
             if let DumpItem::Edit { edit, .. } = item {
-                picture.apply(edit);
+                picture.apply(edit, &mut levels);
             }
         }
-        for keyspace in picture.keyspaces.values_mut() {
-            keyspace.levels.retain(|_, tables| !tables.is_empty());
-            for (&level, tables) in &mut keyspace.levels {
-                match level {
-                    0 => tables.sort_by_key(|table| std::cmp::Reverse((table.largest_seq, table.number))),
-                    _ => tables.sort_by(|a, b| a.smallest.cmp(&b.smallest)),
-                }
+        for ((keyspace, level), tables) in levels.into_iter().filter(|(_, tables)| !tables.is_empty()) {
+            let mut tables: Vec<Arc<TableMetadata>> = tables.into_values().collect();
+            match level {
+                0 => tables.sort_by_key(|table| std::cmp::Reverse((table.largest_seq, table.number))),
+                _ => tables.sort_by(|a, b| a.smallest.cmp(&b.smallest)),
             }
+            picture.keyspaces.entry(keyspace).or_default().levels.insert(level, tables);
         }
         picture
     }
 
-    fn apply(&mut self, edit: &VersionEdit) {
+    fn apply(&mut self, edit: &VersionEdit, levels: &mut Levels) {
         self.hash_seed = self.hash_seed.or(edit.hash_seed);
         self.next_file = self.next_file.max(edit.next_file.unwrap_or_default());
         self.last_sequence = self.last_sequence.max(edit.last_sequence.unwrap_or(0));
@@ -102,21 +105,14 @@ impl Picture {
             let keyspace = self.keyspaces.entry(id).or_default();
             keyspace.log_number = keyspace.log_number.max(number);
         }
-        // An edit may move thousands of tables; those that leave are looked up in one pass a level.
-        let mut leaving: BTreeMap<(u32, usize), std::collections::BTreeSet<FileNumber>> = BTreeMap::new();
         for deleted in &edit.deleted {
-            leaving.entry((deleted.keyspace, deleted.level)).or_default().insert(deleted.number);
-        }
-        for ((keyspace, level), numbers) in leaving {
-            let tables =
-                self.keyspaces.get_mut(&keyspace).and_then(|keyspace| keyspace.levels.get_mut(&level));
-            if let Some(tables) = tables {
-                tables.retain(|table| !numbers.contains(&table.number));
+            if let Some(tables) = levels.get_mut(&(deleted.keyspace, deleted.level)) {
+                tables.remove(&deleted.number);
             }
         }
         for added in &edit.added {
-            let keyspace = self.keyspaces.entry(added.keyspace).or_default();
-            keyspace.levels.entry(added.level).or_default().push(Arc::clone(&added.table));
+            let tables = levels.entry((added.keyspace, added.level)).or_default();
+            tables.insert(added.table.number, Arc::clone(&added.table));
         }
     }
 
