@@ -10,7 +10,7 @@ pub(crate) struct LevelDb {
 impl Engine for LevelDb {
     const NAME: &'static str = "leveldb";
     const FAMILY: Family = Family::Lsm;
-    const NOTE: &'static str = "log handed to the system after each write (its default); Snappy; one background \
+    const NOTE: &'static str = "the system's library, in Debian compiled with assertions; log handed to the system after each write (its default); Snappy; one background \
          thread; no call that only flushes, so it has no row of level 0";
     type Reader<'a> = LevelReader<'a>;
 

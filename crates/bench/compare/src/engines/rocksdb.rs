@@ -10,8 +10,14 @@ pub(crate) struct RocksDb {
 impl Engine for RocksDb {
     const NAME: &'static str = "rocksdb";
     const FAMILY: Family = Family::Lsm;
-    const NOTE: &'static str = "log handed to the system after each write (its default); Snappy, `max_background_jobs` \
-         2, five write buffers; gets by `get_pinned`, several by `batched_multi_get`";
+    const NOTE: &'static str = if cfg!(feature = "rocksdb-bundled") {
+        "compiled here, without assertions; log handed to the system after each write (its default); Snappy, \
+         `max_background_jobs` 2, five write buffers; gets by `get_pinned`, several by `batched_multi_get`"
+    } else {
+        "the system's library, in Debian compiled with assertions, which cost it up to half its speed: see the \
+         feature `rocksdb-bundled`; log handed to the system after each write (its default); Snappy, `max_background_jobs` \
+         2, five write buffers; gets by `get_pinned`, several by `batched_multi_get`"
+    };
     type Reader<'a> = RocksReader<'a>;
 
     fn version() -> String {
