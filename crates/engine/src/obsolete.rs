@@ -27,6 +27,9 @@ impl Core {
             self.set_leftovers(!(state.obsolete_tables.is_empty() && state.retired.is_empty()));
             (gone, files, freed)
         };
+        if files.iter().any(|(kind, _)| *kind == FileKind::Wal) {
+            self.close_flushed_segments();
+        }
         let retry_tables: Vec<Arc<TableHandle>> =
             tables.into_iter().filter(|table| !self.remove(FileKind::Table, table.meta.number)).collect();
         let retry_files: Vec<(FileKind, FileNumber)> =
@@ -38,6 +41,14 @@ impl Core {
             self.set_leftovers(true);
         }
         drop(memtables);
+    }
+
+    /// Closes the log segments whose writes are all in tables: as long as one is open, its space does not come back,
+    /// and a database that never syncs would keep them all.
+    fn close_flushed_segments(&self) {
+        let mut log = self.log.lock();
+        let oldest_needed = self.state.lock().oldest_log();
+        log.unsynced.retain(|segment| segment.header().number >= oldest_needed);
     }
 
     /// Whether the file is gone. A failure is no error: it is tried again later, and by the next open.

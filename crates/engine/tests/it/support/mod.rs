@@ -2,9 +2,11 @@
 
 mod driver;
 mod rig;
+mod steps;
 
 pub use driver::{Driver, Replay};
 pub use rig::Rig;
+pub use steps::{StepScheduler, crash_points};
 
 use std::collections::BTreeMap;
 

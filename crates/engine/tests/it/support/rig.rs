@@ -45,11 +45,6 @@ impl Rig {
         components
     }
 
-    /// Opens the database.
-    pub fn open(&self, options: &Options) -> Result<Db> {
-        Db::open_with(DIR, options.clone(), self.components(options))
-    }
-
     /// Opens the database with everything on the caller's thread and a clock that stands still.
     pub fn open_inline(&self, options: &Options) -> Result<Db> {
         let options = options.clone().background(Background::Inline);
@@ -107,11 +102,6 @@ pub struct Events {
 }
 
 impl Events {
-    /// All events so far.
-    pub fn all(&self) -> Vec<Event> {
-        self.seen.lock().unwrap().clone()
-    }
-
     /// Takes all events so far.
     pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.seen.lock().unwrap())
