@@ -11,6 +11,7 @@ mod file;
 mod hash;
 pub mod iter;
 mod key;
+pub mod planted;
 mod slice;
 pub mod sync;
 

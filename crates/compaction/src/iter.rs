@@ -59,7 +59,7 @@
 //! among the snapshots for keys with several versions, and no allocation.
 
 use crate::{RewriteStats, SnapshotStripes};
-use esker_base::{Error, InternalIterator, InternalKeyRef, Result, SequenceNumber, ValueKind};
+use esker_base::{Error, InternalIterator, InternalKeyRef, Result, SequenceNumber, ValueKind, planted};
 use std::cmp::Ordering;
 
 /// Tells whether levels below the output may hold a key.
@@ -270,6 +270,13 @@ impl<I: InternalIterator, D: DeeperKeys> CompactionIterator<I, D> {
     #[inline]
     fn keep(&mut self, seq: SequenceNumber, kind: ValueKind) -> Option<SequenceNumber> {
         let tombstone = kind == ValueKind::Delete;
+        let early = seq <= self.stripes.oldest();
+        if early && tombstone && planted::is(planted::Fault::TombstoneDroppedEarly) {
+            return None;
+        }
+        if early && !tombstone && planted::is(planted::Fault::SequenceZeroedEarly) {
+            return Some(0);
+        }
         if seq > self.stripes.oldest() || !(tombstone || (self.zero_sequences && seq > 0)) {
             return Some(seq);
         }

@@ -11,7 +11,7 @@ use crate::{
     Compaction, CompactionIterator, DeeperTables, LeveledOptions, OutputSplitter, RewriteStats,
     SnapshotStripes,
 };
-use esker_base::{Error, InternalIterator, Result};
+use esker_base::{Error, InternalIterator, Result, planted};
 use esker_sstable::TableBuilder;
 
 /// Where a job's tables go. The engine's sink numbers and creates the files, syncs them, and keeps their metadata for
@@ -138,7 +138,7 @@ impl<I: InternalIterator> CompactionJob<I> {
     /// Adds the current entry to the table in the works, or to a new one where that is to be cut.
     #[inline]
     fn write_entry(&mut self, sink: &mut dyn OutputSink) -> Result<()> {
-        if self.iter.first_of_key() {
+        if self.iter.first_of_key() || planted::is(planted::Fault::UserKeySplit) {
             let size = self.builder.as_ref().map_or(0, TableBuilder::estimated_size);
             if self.splitter.cut_before(self.iter.key().user_key, size) {
                 self.finish_table(sink)?;

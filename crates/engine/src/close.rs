@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::state::ManualRequest;
 use crate::{Error, Result};
-use esker_base::FileNumber;
+use esker_base::{FileNumber, planted};
 use esker_manifest::VersionEdit;
 
 impl Core {
@@ -114,7 +114,8 @@ impl Core {
         if !self.mark_closed() {
             return Ok(());
         }
-        let flushed = if clean { self.flush_last() } else { Ok(()) };
+        let waits = clean && !planted::is(planted::Fault::CloseWithoutFlush);
+        let flushed = if waits { self.flush_last() } else { Ok(()) };
         self.stop_background();
         self.drop_paused_jobs();
         let result = flushed.and_then(|()| if clean { self.end_files() } else { self.leave_files() });

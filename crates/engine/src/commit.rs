@@ -12,9 +12,9 @@
 //! commit does; see `write` for that.
 
 use crate::{Durability, Error, Result};
-use esker_base::SequenceNumber;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::sync::{Arc, Condvar, Mutex};
+use esker_base::{SequenceNumber, planted};
 use std::collections::VecDeque;
 
 /// Payload bytes after which a group takes no more followers.
@@ -130,7 +130,8 @@ impl CommitQueue {
             std::iter::once(own).chain(lead.followers.iter().map(|ticket| &ticket.request)).collect();
         let result = target.commit(&group);
         for follower in std::mem::take(&mut lead.followers) {
-            follower.set(TicketState::Done(result.clone()));
+            let told = if planted::is(planted::Fault::FollowerGetsOk) { Ok(()) } else { result.clone() };
+            follower.set(TicketState::Done(told));
         }
         result
     }

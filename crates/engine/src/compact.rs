@@ -8,7 +8,7 @@ use crate::sources::{Child, LevelSource};
 use crate::state::{ManualRequest, State};
 use crate::table_cache::TableHandle;
 use crate::{Error, Result};
-use esker_base::{ConcatIterator, FileNumber, KeyspaceId, MergingIterator};
+use esker_base::{ConcatIterator, FileKind, FileNumber, KeyspaceId, MergingIterator, planted};
 use esker_compaction::{
     Compaction, CompactionJob, CompactionPicker, LeveledOptions, LeveledPicker, ManualCompaction, ManualPick,
     OutputRange, PickInput, Step,
@@ -204,6 +204,11 @@ impl CompactJob {
         self.compaction.record(self.keyspace, &mut edit);
         for table in &self.made.finished {
             edit.add_table(self.keyspace, self.compaction.output_level, Arc::clone(table));
+        }
+        if planted::is(planted::Fault::InputsRemovedEarly) && !self.compaction.trivial_move {
+            for number in self.compaction.input_numbers() {
+                let _ = core.components.vfs.remove(&core.file_path(FileKind::Table, number));
+            }
         }
         self.installing = true;
         core.install(edit, |state| {

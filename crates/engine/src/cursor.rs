@@ -17,7 +17,9 @@ use crate::read::unsupported;
 use crate::sources::Child;
 use crate::super_version::SuperVersion;
 use crate::{Error, Result};
-use esker_base::{InternalIterator, InternalKeyRef, MergingIterator, SequenceNumber, Slice, ValueKind};
+use esker_base::{
+    InternalIterator, InternalKeyRef, MergingIterator, SequenceNumber, Slice, ValueKind, planted,
+};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -48,6 +50,7 @@ impl Bounds {
         match &self.upper {
             Bound::Unbounded => false,
             Bound::Included(upper) => key > upper.as_slice(),
+            Bound::Excluded(upper) if planted::is(planted::Fault::BoundIncluded) => key > upper.as_slice(),
             Bound::Excluded(upper) => key >= upper.as_slice(),
         }
     }
@@ -103,6 +106,13 @@ impl Cursor {
     /// A cursor over the default keyspace at `seq`, or at the present.
     pub(crate) fn new(handle: &Arc<Handle>, bounds: Bounds, seq: Option<SequenceNumber>) -> Result<Self> {
         handle.check_open()?;
+        let seq = if planted::is(planted::Fault::SequenceBeforePicture) {
+            let early = seq.unwrap_or_else(|| handle.visible.load());
+            planted::pause();
+            Some(early)
+        } else {
+            seq
+        };
         let picture = handle.super_version.load_full();
         let seq = seq.unwrap_or_else(|| handle.visible.load());
         Self::over(handle, picture, bounds, seq)
@@ -298,7 +308,7 @@ impl Cursor {
         let mut steps = 0;
         while self.merged.valid() {
             let entry = self.merged.key();
-            let hidden = entry.seq > self.seq;
+            let hidden = entry.seq > self.seq && !planted::is(planted::Fault::CursorSeesNewer);
             if skip && entry.user_key == self.key.as_slice() {
                 steps += 1;
                 if steps > STEPS_BEFORE_SEEK {

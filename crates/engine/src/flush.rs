@@ -7,7 +7,7 @@ use crate::sink::{MadeTables, sync_dir};
 use crate::state::State;
 use crate::super_version::Generation;
 use crate::{Error, Result};
-use esker_base::{FileKind, FileNumber};
+use esker_base::{FileKind, FileNumber, planted};
 use esker_compaction::{CompactionJob, DeeperTables, Step};
 use esker_manifest::VersionEdit;
 use esker_memtable::MemtableIterator;
@@ -35,7 +35,10 @@ impl Core {
         if state.flush_running {
             return None;
         }
-        let generation = Arc::clone(state.immutables.last()?);
+        let mut generation = Arc::clone(state.immutables.last()?);
+        if planted::is(planted::Fault::FlushOutOfOrder) {
+            generation = Arc::clone(state.immutables.first()?);
+        }
         state.flush_running = true;
         Some(FlushJob {
             todo: (0..generation.memtables.len()).rev().collect(),
@@ -108,6 +111,9 @@ impl FlushJob {
                     }
                 }
             }
+        }
+        if planted::is(planted::Fault::SegmentRemovedEarly) {
+            let _ = core.components.vfs.remove(&core.file_path(FileKind::Wal, self.generation.log));
         }
         self.installing = true;
         let generation = Arc::clone(&self.generation);

@@ -3,7 +3,7 @@
 use crate::cursor::{Bounds, Cursor};
 use crate::handle::Handle;
 use crate::{Error, Result};
-use esker_base::{SequenceNumber, Slice};
+use esker_base::{SequenceNumber, Slice, planted};
 use std::iter::FusedIterator;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -69,6 +69,9 @@ impl DbIterator {
             }
             Err(error) => {
                 self.state = State::Done;
+                if planted::is(planted::Fault::ErrorIsEnd) {
+                    return None;
+                }
                 Some(Err(error))
             }
         }

@@ -18,7 +18,9 @@ use crate::table_cache::{TableHandle, TableOpener};
 use crate::version_set::VersionSet;
 use crate::write::LogEnd;
 use crate::{Components, Error, ErrorKind, Options, RecoveryMode, Result};
-use esker_base::{BatchReader, FileKind, FileNumber, SequenceNumber, SplitMix64, key_hash, parse_file_name};
+use esker_base::{
+    BatchReader, FileKind, FileNumber, SequenceNumber, SplitMix64, key_hash, parse_file_name, planted,
+};
 use esker_compaction::{CompactionJob, DeeperTables, SnapshotStripes, Step};
 use esker_manifest::{ManifestState, ManifestWriter, Recovery, VersionEdit};
 use esker_memtable::Memtable;
@@ -390,6 +392,9 @@ impl<'a> Opening<'a> {
         let Ok(entries) = self.components.vfs.list(self.dir) else { return };
         for entry in entries.iter().filter(|entry| entry.kind == EntryKind::File) {
             let orphan = match parse_file_name(&entry.name) {
+                Some((FileKind::Table, number)) if planted::is(planted::Fault::LiveTableRemoved) => {
+                    live.last() == Some(&number)
+                }
                 Some((FileKind::Table, number)) => !live.contains(&number),
                 Some((FileKind::Wal, number)) => number < log,
                 Some((FileKind::Manifest, number)) => number < manifest,

@@ -5,8 +5,8 @@ use crate::cursor::{Bounds, Cursor};
 use crate::handle::Handle;
 use crate::iter::{DbIterator, bounds_of, prefix_bounds};
 use crate::{Result, Slice};
-use esker_base::SequenceNumber;
 use esker_base::sync::Mutex;
+use esker_base::{SequenceNumber, planted};
 use esker_compaction::SnapshotStripes;
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
@@ -48,6 +48,9 @@ impl SnapshotRegistry {
     pub(crate) fn stripes(&self, visible: &Visible) -> SnapshotStripes {
         let live = self.live.lock();
         let visible = visible.load();
+        if planted::is(planted::Fault::SnapshotsForgotten) {
+            return SnapshotStripes::new([], visible);
+        }
         SnapshotStripes::new(live.keys().copied(), visible)
     }
 

@@ -5,7 +5,7 @@
 //! two.
 
 use crate::table_cache::TableHandle;
-use esker_base::{FileNumber, SequenceNumber};
+use esker_base::{FileNumber, SequenceNumber, planted};
 use esker_manifest::Version;
 use esker_memtable::Memtable;
 use std::sync::{Arc, OnceLock};
@@ -71,7 +71,11 @@ impl LevelTables {
     /// The one table that may hold `user_key`.
     #[inline]
     pub(crate) fn find(&self, user_key: &[u8]) -> Option<&Arc<TableHandle>> {
-        let at = self.tables.partition_point(|table| table.meta.largest.user_key.as_slice() < user_key);
+        let at = if planted::is(planted::Fault::LevelSearchOffByOne) {
+            self.tables.partition_point(|table| table.meta.largest.user_key.as_slice() <= user_key)
+        } else {
+            self.tables.partition_point(|table| table.meta.largest.user_key.as_slice() < user_key)
+        };
         self.tables.get(at).filter(|table| table.meta.smallest.user_key.as_slice() <= user_key)
     }
 }

@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::stall::{Admission, StallInput, admit};
 use crate::super_version::Generation;
 use crate::{Durability, Error, Result};
-use esker_base::{BatchReader, ErrorKind, FileKind, MAX_SEQUENCE, SequenceNumber, key_hash};
+use esker_base::{BatchReader, ErrorKind, FileKind, MAX_SEQUENCE, SequenceNumber, key_hash, planted};
 use esker_wal::{LogKind, LogWriter, SegmentHeader};
 use std::sync::Arc;
 
@@ -112,8 +112,15 @@ impl Core {
         if first + count > MAX_SEQUENCE - SEQUENCE_RESERVE {
             return Err(Error::fatal("the sequence numbers are used up"));
         }
-        let logged = self.log_group(log, group, first);
+        let mut logged = self.log_group(log, group, first);
+        if planted::is(planted::Fault::LogErrorIgnored) {
+            logged = Ok(());
+        }
         logged.inspect_err(|error| self.fail(error))?;
+        if planted::is(planted::Fault::PublishedBeforeApplied) {
+            self.visible.publish(log.last_seq + count);
+            planted::pause();
+        }
         let mut seq = first;
         for request in group {
             // A failure here is a bug: the operations were checked before they were logged.
@@ -156,6 +163,10 @@ impl Core {
             let op = op.map_err(|offset| Error::fatal(format!("operation at byte {offset} of a batch")))?;
             let hash = key_hash(self.tables.hash_seed, &request.payload[op.key.clone()]);
             active.memtables[0].insert(&request.payload, op.key, op.value, seq, op.kind, hash);
+            if planted::is(planted::Fault::HalfBatchVisible) {
+                self.visible.publish(seq);
+                planted::pause();
+            }
             seq += 1;
         }
         Ok(seq)
@@ -167,8 +178,10 @@ impl Core {
         let oldest_needed = self.state.lock().oldest_log();
         // What an older segment holds is in tables by now.
         log.unsynced.retain(|segment| segment.header().number >= oldest_needed);
-        for segment in &mut log.unsynced {
-            segment.sync().map_err(unknown)?;
+        if !planted::is(planted::Fault::OldLogNotSynced) {
+            for segment in &mut log.unsynced {
+                segment.sync().map_err(unknown)?;
+            }
         }
         log.unsynced.clear();
         log.writer.previous_is_durable();
@@ -205,6 +218,9 @@ impl Core {
         let vfs = &self.components.vfs;
         let path = self.file_path(FileKind::Wal, header.number);
         let created = LogWriter::create(vfs.as_ref(), &path, header, durable).and_then(|writer| {
+            if planted::is(planted::Fault::LogNameNotSynced) {
+                return Ok(writer);
+            }
             vfs.sync_dir(&self.dir).map(|()| writer).map_err(|e| Error::io("sync", &self.dir, e))
         });
         created.inspect_err(|error| {

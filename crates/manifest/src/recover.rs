@@ -21,7 +21,7 @@ use crate::ManifestState;
 use crate::current::{Current, ManifestEnd};
 use crate::state::StateBuilder;
 use crate::version_edit::VersionEdit;
-use esker_base::{Checksum, Error, FileKind, FileNumber, Result, parse_file_name};
+use esker_base::{Checksum, Error, FileKind, FileNumber, Result, parse_file_name, planted};
 use esker_vfs::{EntryKind, Vfs};
 use esker_wal::{HEADER_LEN, LogEnd, LogKind, LogReader, Record};
 use std::collections::BTreeMap;
@@ -97,7 +97,9 @@ pub fn recover(vfs: &dyn Vfs, dir: &Path) -> Result<Recovery> {
     }
     let next = max_file_number_seen.0.checked_add(1);
     let next = next.ok_or_else(|| Error::corruption(dir, 0, "a file has the largest possible number"))?;
-    state.next_file = state.next_file.max(FileNumber(next));
+    if !planted::is(planted::Fault::FileNumberReused) {
+        state.next_file = state.next_file.max(FileNumber(next));
+    }
     Ok(Recovery::Store(Box::new(Recovered {
         state,
         manifest_number: current.manifest,

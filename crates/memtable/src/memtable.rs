@@ -19,7 +19,7 @@ use crate::leaf_list::LeafList;
 use crate::mem_key::MemKey;
 use crate::ordered::{Direction, OrderedMem, Run};
 use esker_base::sync::Mutex;
-use esker_base::{Lookup, SequenceNumber, Slice, ValueKind, key_hash};
+use esker_base::{Lookup, SequenceNumber, Slice, ValueKind, key_hash, planted};
 use std::fmt;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -217,6 +217,9 @@ impl Memtable {
             found
         });
         let newest = newest?;
+        if newest.prev() != NONE && planted::is(planted::Fault::OlderVersionFound) {
+            return self.older(newest, lookup);
+        }
         if newest.seq() <= lookup.seq { Some(newest) } else { self.older(newest, lookup) }
     }
 

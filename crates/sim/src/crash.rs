@@ -327,6 +327,16 @@ fn triple(number: u64, seed: u64, coverage: &mut Coverage) -> Vec<Op> {
     ops
 }
 
+/// Makes a write so large that it fills a memtable, which a random workload of this length would not.
+fn enlarge(op: &mut Op, rng: &mut SplitMix64, coverage: &mut Coverage) {
+    if let Op::Write(ops, _) = op
+        && let Some(WriteOp::Put(key, value)) = ops.first_mut()
+    {
+        coverage.hit("rotate");
+        *value = value_for(rng.next_u64(), key, 9_000 + rng.below(9_000) as usize);
+    }
+}
+
 fn case(case: &mut Case<'_>) {
     let triples = case.part == "triples";
     let setup = if triples && case.settings.preset.is_none() { Setup::tiny() } else { case.setup() };
@@ -358,8 +368,17 @@ fn case(case: &mut Case<'_>) {
         let keys = KeySpace::new(case.seed, 6 + rng.below(20) as usize, 200);
         let most = if rng.percent(10) { 180 } else { 50 };
         let count = case.ops(20 + rng.below(most));
-        let ops = Workload::new(case.seed, keys, mix).take(count as usize);
-        trial.run(&disk, case.seed, ops, case.patience);
+        let large = if rng.percent(50) { 15 } else { 0 };
+        let ops: Vec<Op> = Workload::new(case.seed, keys, mix)
+            .take(count as usize)
+            .map(|mut op| {
+                if rng.percent(large) {
+                    enlarge(&mut op, &mut rng, &mut case.coverage);
+                }
+                op
+            })
+            .collect();
+        trial.run(&disk, case.seed, ops.into_iter(), case.patience);
     }
     let state = trial.state();
     case.coverage.merge(&state.coverage);

@@ -314,7 +314,7 @@ fn case(case: &mut Case<'_>) {
     let patched = case.part == "patched";
     case.coverage.hit(if store.clean { "closed store" } else { "killed store" });
     assert!(
-        !store.examine(store.mem.crash_clone_with(CrashMode::Keep), "", true),
+        !store.examine(store.mem.crash_clone_with(CrashMode::Keep), "", true, true),
         "no damage, and it is told"
     );
     for number in 0..case.ops(DAMAGES) {

@@ -74,9 +74,9 @@ pub fn child(dir: &Path, seed: u64) -> Result<(), esker::Error> {
             number += 1;
             let value = format!("{number} {}", "v".repeat(rng.below(400) as usize));
             let mut batch = WriteBatch::new();
-            batch.put(&last_key(writer, 0), value.as_bytes());
-            batch.put(&data_key(writer, number), value.as_bytes());
-            batch.put(&last_key(writer, 1), value.as_bytes());
+            batch.put(last_key(writer, 0), value.as_bytes());
+            batch.put(data_key(writer, number), value.as_bytes());
+            batch.put(last_key(writer, 1), value.as_bytes());
             db.write_with(batch, &settings)?;
             // One call of the system, so a whole line or nothing.
             let _ = std::io::stdout().lock().write_all(format!("{writer} {number}\n").as_bytes());

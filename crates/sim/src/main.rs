@@ -36,6 +36,42 @@ enum Command {
     Kill(Common),
     /// Full disks.
     Full(Common),
+    /// The self-test: each deliberate fault must be found. Needs a build with `--features planted`.
+    Planted {
+        /// Limit of a run.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Only this fault.
+        #[arg(long)]
+        only: Option<String>,
+        /// How many of the three seeds.
+        #[arg(long, default_value_t = 3)]
+        seeds: usize,
+    },
+    /// All harnesses, for so long that a commit can wait for it.
+    T0 {
+        /// Threads that try cases.
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// Seed of the first case.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Percent of the usual time.
+        #[arg(long, default_value_t = 100)]
+        percent: u64,
+    },
+    /// All harnesses, for about half an hour.
+    T1 {
+        /// Threads that try cases.
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// Seed of the first case.
+        #[arg(long, default_value_t = 1_000_000)]
+        seed: u64,
+        /// Percent of the usual time.
+        #[arg(long, default_value_t = 100)]
+        percent: u64,
+    },
     /// The child of `kill`.
     #[command(hide = true)]
     KillChild {
@@ -131,6 +167,11 @@ fn main() -> ExitCode {
         Command::Flips(common) => harness(&esker_sim::flips::FLIPS, &common),
         Command::Kill(common) => harness(&esker_sim::kill::KILL, &common),
         Command::Full(common) => harness(&esker_sim::full::FULL, &common),
+        Command::Planted { seconds, only, seeds } => {
+            esker_sim::planted::self_test(&esker_sim::planted::SelfTest { seconds, only, seeds })
+        }
+        Command::T0 { jobs, seed, percent } => Ok(esker_sim::share(300 * percent / 100, jobs, seed)),
+        Command::T1 { jobs, seed, percent } => Ok(esker_sim::share(1_920 * percent / 100, jobs, seed)),
         Command::KillChild { dir, seed } => {
             esker_sim::kill::child(&dir, seed).map(|()| 0).map_err(|error| error.to_string())
         }

@@ -26,7 +26,7 @@ impl Setup {
     /// When no preset has the name.
     pub fn choose(name: Option<&str>, seed: u64) -> Self {
         let presets = presets();
-        let mut rng = SplitMix64::new(seed ^ 0x9ae5_e7);
+        let mut rng = SplitMix64::new(seed ^ 0x009a_e5e7);
         match name {
             Some("random") => Self::random(&mut rng),
             Some(name) => {

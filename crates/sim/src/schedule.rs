@@ -172,9 +172,9 @@ fn write_numbers(db: &Db, writer: u64, seed: u64, count: u64, written: &Written,
         let mut batch = WriteBatch::new();
         let value = format!("{number} {}", "x".repeat(rng.below(200) as usize));
         (0..KEYS_A_WRITER).for_each(|index| {
-            batch.put(&writer_key(writer, index), value.as_bytes());
+            batch.put(writer_key(writer, index), value.as_bytes());
         });
-        batch.put(format!("filler {writer} {}", rng.below(50)).as_bytes(), &[b'f'; 300]);
+        batch.put(format!("filler {writer} {}", rng.below(50)).as_bytes(), [b'f'; 300]);
         written.submitted.store(number, Ordering::SeqCst);
         match db.write_with(batch, &WriteOptions::sync()) {
             Ok(()) => written.acknowledged.store(number, Ordering::SeqCst),

@@ -12,8 +12,11 @@ use esker_testkit::{
 /// All entries of a database.
 pub type Content = std::collections::BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What an operation shows: keys and values, and `None` for what is not there.
-pub type Answer = Vec<Option<(Vec<u8>, Vec<u8>)>>;
+/// A key and its value, or what is not there.
+pub type Entry = Option<(Vec<u8>, Vec<u8>)>;
+
+/// What an operation shows.
+pub type Answer = Vec<Entry>;
 
 /// More snapshots than this are not held by one client.
 const SNAPSHOTS_MAX: usize = 12;
@@ -228,7 +231,7 @@ fn scan(mut iter: DbIterator, direction: Direction, limit: usize) -> Result<Answ
     Ok(answer)
 }
 
-fn advance(cursor: &mut Cursor, step: &Move) -> Result<Option<(Vec<u8>, Vec<u8>)>, Error> {
+fn advance(cursor: &mut Cursor, step: &Move) -> Result<Entry, Error> {
     match step {
         Move::First => cursor.seek_to_first(),
         Move::Last => cursor.seek_to_last(),

@@ -12,7 +12,7 @@ use crate::index::Index;
 use crate::properties::TableProperties;
 use crate::readahead::Readahead;
 use crate::table_iterator::TableIterator;
-use esker_base::{Error, InternalKeyRef, Lookup, Result, SequenceNumber, Slice, ValueKind};
+use esker_base::{Error, InternalKeyRef, Lookup, Result, SequenceNumber, Slice, ValueKind, planted};
 use esker_vfs::RandomAccessFile;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -150,6 +150,9 @@ impl TableReader {
     /// Whether a key with this hash may be in the table. Never false for one that is.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
+        if planted::is(planted::Fault::FilterAlwaysNo) {
+            return self.filter.is_none();
+        }
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
     }
 

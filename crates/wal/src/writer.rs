@@ -13,7 +13,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use esker_base::{Error, Result, SequenceNumber};
+use esker_base::{Error, Result, SequenceNumber, planted};
 use esker_vfs::{Vfs, WritableFile};
 
 use crate::header::{SegmentEnd, SegmentHeader};
@@ -173,7 +173,11 @@ impl LogWriter {
     /// Flushes, then makes everything in the file durable (`fdatasync`).
     pub fn sync(&mut self) -> Result<()> {
         self.flush()?;
-        if let Err(error) = self.file.sync_data() {
+        let mut synced = self.file.sync_data();
+        if synced.is_err() && planted::is(planted::Fault::SyncRetried) {
+            synced = self.file.sync_data();
+        }
+        if let Err(error) = synced {
             return Err(self.poison(Error::io("sync", &self.path, error)));
         }
         self.synced = self.flushed;

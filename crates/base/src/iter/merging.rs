@@ -5,7 +5,7 @@
 //! overtaking ranks all children again. Order of the children decides ties, newest first.
 
 use super::InternalIterator;
-use crate::{InternalKey, InternalKeyRef, Result, Slice};
+use crate::{InternalKey, InternalKeyRef, Result, Slice, planted};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
@@ -137,7 +137,11 @@ impl<I: InternalIterator> MergingIterator<I> {
             return Ok(());
         }
         if self.direction != direction {
-            self.turn(direction)?;
+            if planted::is(planted::Fault::TurnForgotten) {
+                self.direction = direction;
+            } else {
+                self.turn(direction)?;
+            }
         }
         let Some(winner) = self.winner.take() else { return Ok(()) };
         movement(&mut self.children[winner])?;

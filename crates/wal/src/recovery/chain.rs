@@ -8,7 +8,7 @@
 
 use std::path::PathBuf;
 
-use esker_base::{Error, FileKind, FileNumber, Result};
+use esker_base::{Error, FileKind, FileNumber, Result, planted};
 use esker_vfs::Vfs;
 
 use super::RecoverOptions;
@@ -83,6 +83,9 @@ impl Chain {
                     newest_intact(&present, index)
                 }
             };
+        }
+        if planted::is(planted::Fault::LastSegmentOnly) {
+            links.truncate(1);
         }
         links.reverse();
         let is_linked = |number| links.iter().any(|link| link.number == number);
