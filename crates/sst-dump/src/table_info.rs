@@ -326,13 +326,13 @@ impl fmt::Display for TableInfo {
                 ),
             )?,
         }
-        writeln!(f, "  {:<26}{:>14}{:>12}{:>9}", "where the bytes go", "bytes", "per entry", "share")?;
+        writeln!(f, "  {:<26}{:>14}{:>12}{:>11}", "where the bytes go", "bytes", "per entry", "share")?;
         let total = self.parts.iter().fold(0_i64, |sum, part| sum.saturating_add(part.bytes));
         for part in &self.parts {
             let share = 100.0 * part.bytes as f64 / total.max(1) as f64;
             writeln!(
                 f,
-                "    {:<24}{:>14}{:>12.3}{share:>7.2} %",
+                "    {:<24}{:>14}{:>12.3}{share:>9.2} %",
                 part.name, part.bytes, part.bytes_per_entry
             )?;
         }
