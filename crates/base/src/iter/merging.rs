@@ -1,11 +1,12 @@
 //! One sorted sequence out of several.
 //!
 //! The children are few (memtables, level-0 tables, one a level), so there is no heap: the iterator remembers the
-//! winner and the runner-up. While the winner stays ahead of the runner-up, a step costs one comparison; only an
-//! overtaking ranks all children again. Order of the children decides ties, newest first.
+//! winner and the runner-up. While the winner stays ahead of the runner-up, a step costs one comparison; at an overtaking
+//! the runner-up follows, and its successor is looked for among the others. Order of the children decides ties, newest
+//! first.
 
 use super::InternalIterator;
-use crate::{InternalKey, InternalKeyRef, Result, Slice, planted};
+use crate::{InternalKey, InternalKeyRef, Result, Slice};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
@@ -76,14 +77,32 @@ impl<I: InternalIterator> MergingIterator<I> {
         self.runner_up = second;
     }
 
-    /// After the winner has moved: keeps it while it is still ahead.
+    /// After the winner has moved: keeps it while it is still ahead. Else the runner-up follows, which is ahead of all
+    /// others; only the new runner-up has to be found.
     #[inline]
     fn rank_after_step(&mut self, moved: usize) {
-        if self.children[moved].valid() && self.runner_up.is_none_or(|other| self.ahead(moved, other)) {
-            self.winner = Some(moved);
-        } else {
-            self.rank();
+        let stays = self.children[moved].valid();
+        match self.runner_up {
+            Some(other) if !stays || self.ahead(other, moved) => {
+                self.winner = Some(other);
+                self.runner_up = self.first_but(other);
+            }
+            _ => self.winner = stays.then_some(moved),
         }
+    }
+
+    /// The child that follows `winner`.
+    fn first_but(&self, winner: usize) -> Option<usize> {
+        let mut first = None;
+        for child in 0..self.children.len() {
+            if child != winner
+                && self.children[child].valid()
+                && first.is_none_or(|best| self.ahead(child, best))
+            {
+                first = Some(child);
+            }
+        }
+        first
     }
 
     /// Positions every child by `movement`, then ranks. After an error nothing is valid.
@@ -137,11 +156,7 @@ impl<I: InternalIterator> MergingIterator<I> {
             return Ok(());
         }
         if self.direction != direction {
-            if planted::is(planted::Fault::TurnForgotten) {
-                self.direction = direction;
-            } else {
-                self.turn(direction)?;
-            }
+            self.turn(direction)?;
         }
         let Some(winner) = self.winner.take() else { return Ok(()) };
         movement(&mut self.children[winner])?;
