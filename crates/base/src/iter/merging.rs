@@ -6,7 +6,7 @@
 //! first.
 
 use super::InternalIterator;
-use crate::{InternalKey, InternalKeyRef, Result, Slice};
+use crate::{InternalKey, InternalKeyRef, Result, Slice, planted};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
@@ -156,7 +156,11 @@ impl<I: InternalIterator> MergingIterator<I> {
             return Ok(());
         }
         if self.direction != direction {
-            self.turn(direction)?;
+            if planted::is(planted::Fault::TurnForgotten) {
+                self.direction = direction;
+            } else {
+                self.turn(direction)?;
+            }
         }
         let Some(winner) = self.winner.take() else { return Ok(()) };
         movement(&mut self.children[winner])?;
