@@ -3,10 +3,18 @@
 //! ```text
 //! writer --> nobody leads?  yes: lead with the own request
 //!                           no:  queue up and sleep until told "lead" or "done"
-//! leader --> commit the group: one log write, at most one sync, memtable, publish
+//! leader --> wait a moment for those of the last group to come back
+//!        --> commit the group: one log write, one sync, memtable, publish
 //!        --> tell every follower the result
 //!        --> hand over to the first that queued up meanwhile
 //! ```
+//!
+//! The queue is for writers that sync, since a sync costs more than a hundred appends. Others don't come here: they
+//! commit one by one under the log's lock, which a running thread takes again without a switch.
+//!
+//! Without the wait, writers would split into two groups that take turns, and a sync would serve half of them. The
+//! number to wait for is the size of the last group and of the queue at its end: so one writer waits for nobody, and a
+//! writer that has left is waited for once. (The idea is that of PostgreSQL's `commit_siblings`, without the option.)
 //!
 //! Every member of a group gets the group's result: if the log fails, all of them are told. Nothing here knows what a
 //! commit does; see `write` for that.
@@ -16,6 +24,7 @@ use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::sync::{Arc, Condvar, Mutex};
 use esker_base::{SequenceNumber, planted};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Payload bytes after which a group takes no more followers.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -57,6 +66,9 @@ pub(crate) struct Request {
 pub(crate) trait CommitGroup {
     /// Commits all requests, in order, or fails for all of them.
     fn commit(&self, group: &[&Request]) -> Result<()>;
+
+    /// The time, for measuring a commit.
+    fn now(&self) -> Duration;
 }
 
 /// The queue of writers.
@@ -69,6 +81,10 @@ pub(crate) struct CommitQueue {
 struct Queue {
     /// Whether some writer leads or was told to.
     led: bool,
+    /// How many writers the next leader should find, itself included.
+    expected: usize,
+    /// How long commits take, smoothed.
+    commit_time: Duration,
     waiting: VecDeque<Arc<Ticket>>,
 }
 
@@ -111,8 +127,8 @@ impl CommitQueue {
         if !queue.led {
             queue.led = true;
             drop(queue);
-            let _lead = Leadership { queue: self, followers: Vec::new() };
-            return target.commit(&[&request]);
+            let mut lead = Leadership { queue: self, followers: Vec::new(), size: 1, took: Duration::ZERO };
+            return lead.commit(&[&request], target);
         }
         let ticket =
             Arc::new(Ticket { request, state: Mutex::new(TicketState::Waiting), wake: Condvar::new() });
@@ -125,15 +141,38 @@ impl CommitQueue {
     }
 
     fn lead(&self, own: &Request, target: &impl CommitGroup) -> Result<()> {
-        let mut lead = Leadership { queue: self, followers: self.take_followers(own.payload.len()) };
-        let group: Vec<&Request> =
-            std::iter::once(own).chain(lead.followers.iter().map(|ticket| &ticket.request)).collect();
-        let result = target.commit(&group);
+        self.gather(target);
+        let followers = self.take_followers(own.payload.len());
+        let size = 1 + followers.len();
+        let mut lead = Leadership { queue: self, followers: Vec::new(), size, took: Duration::ZERO };
+        let requests: Vec<&Request> =
+            std::iter::once(own).chain(followers.iter().map(|ticket| &ticket.request)).collect();
+        lead.followers.clone_from(&followers);
+        let result = lead.commit(&requests, target);
         for follower in std::mem::take(&mut lead.followers) {
             let told = if planted::is(planted::Fault::FollowerGetsOk) { Ok(()) } else { result.clone() };
             follower.set(TicketState::Done(told));
         }
         result
+    }
+
+    /// Gives the writers of the last group a moment to come back: an eighth of a commit, at most 200 us.
+    fn gather(&self, target: &impl CommitGroup) {
+        const GATHER_MAX: Duration = Duration::from_micros(200);
+        /// Ends the wait when the clock stands still.
+        const YIELDS_MAX: u32 = 2_000;
+        let started = target.now();
+        for _ in 0..YIELDS_MAX {
+            {
+                let queue = self.queue.lock();
+                let limit = (queue.commit_time / 8).min(GATHER_MAX);
+                if queue.waiting.len() + 1 >= queue.expected || target.now().saturating_sub(started) >= limit
+                {
+                    return;
+                }
+            }
+            std::thread::yield_now();
+        }
     }
 
     fn take_followers(&self, own_bytes: usize) -> Vec<Arc<Ticket>> {
@@ -149,8 +188,11 @@ impl CommitQueue {
         followers
     }
 
-    fn hand_over(&self) {
+    /// Ends the lead of a group of `size`, whose commit took so long.
+    fn hand_over(&self, size: usize, took: Duration) {
         let mut queue = self.queue.lock();
+        queue.expected = size + queue.waiting.len();
+        queue.commit_time = (queue.commit_time * 7 + took) / 8;
         match queue.waiting.pop_front() {
             Some(next) => next.set(TicketState::Lead),
             None => queue.led = false,
@@ -163,6 +205,18 @@ struct Leadership<'a> {
     queue: &'a CommitQueue,
     /// Followers that were not told their result yet.
     followers: Vec<Arc<Ticket>>,
+    /// The size of the group, and how long its commit took.
+    size: usize,
+    took: Duration,
+}
+
+impl Leadership<'_> {
+    fn commit(&mut self, group: &[&Request], target: &impl CommitGroup) -> Result<()> {
+        let started = target.now();
+        let result = target.commit(group);
+        self.took = target.now().saturating_sub(started);
+        result
+    }
 }
 
 impl Drop for Leadership<'_> {
@@ -170,7 +224,7 @@ impl Drop for Leadership<'_> {
         for follower in self.followers.drain(..) {
             follower.set(TicketState::Done(Err(Error::fatal("the leader of the write group panicked"))));
         }
-        self.queue.hand_over();
+        self.queue.hand_over(self.size, self.took);
     }
 }
 
@@ -210,6 +264,10 @@ mod tests {
             }
             self.committed.lock().extend(tags);
             Ok(())
+        }
+
+        fn now(&self) -> Duration {
+            Duration::ZERO
         }
     }
 

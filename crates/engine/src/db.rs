@@ -1,6 +1,6 @@
 //! [`Db`]: the handle that users hold.
 
-use crate::commit::Request;
+use crate::commit::{CommitGroup, Request};
 use crate::core::Core;
 use crate::cursor::{Bounds, Cursor};
 use crate::event::RecoveryReport;
@@ -402,6 +402,11 @@ impl Db {
         if count == 0 && durability != Durability::Sync {
             return Ok(());
         }
-        core.queue.submit(Request { payload, count, durability, wal: options.wal }, core)
+        let request = Request { payload, count, durability, wal: options.wal };
+        if durability == Durability::Sync {
+            core.queue.submit(request, core)
+        } else {
+            core.commit(&[&request])
+        }
     }
 }

@@ -34,6 +34,10 @@ pub(crate) struct LogEnd {
 }
 
 impl CommitGroup for Core {
+    fn now(&self) -> std::time::Duration {
+        self.components.clock.now()
+    }
+
     fn commit(&self, group: &[&Request]) -> Result<()> {
         self.admit_writer()?;
         let mut rotated = false;
