@@ -5,6 +5,7 @@ use crate::block::Damage;
 use crate::block_io::{BlockFile, read_exact};
 use crate::filter::Filter;
 use crate::format::{FOOTER_LEN, Footer, HEADER_LEN, TableIdentity};
+use crate::index::Index;
 use crate::properties::TableProperties;
 use crate::table_reader::{OpenTable, TableReader};
 use esker_base::{Error, Result};
@@ -36,7 +37,8 @@ pub fn read_table_properties(
 }
 
 /// Opens a table and checks all of it, as [`TableReader::verify`] does. Of one that does not open it checks header,
-/// footer and metadata blocks one by one; its data blocks cannot be found then. Every fault goes to `report`.
+/// footer and metadata blocks one by one, and, if there is an index to find them by, the checksums of the data blocks.
+/// Every fault goes to `report`.
 pub fn verify_table(
     file: &Arc<dyn RandomAccessFile>,
     path: &Path,
@@ -89,11 +91,36 @@ fn verify_parts(file: &Arc<dyn RandomAccessFile>, path: &Path, report: &mut dyn 
             report(error);
         }
     }
-    if let Err(error) = read(&blocks, footer.index_offset(), footer.index_len) {
-        report(error);
+    match load_index(file, path, &blocks, &footer) {
+        Ok(index) => verify_checksums(&blocks, &index, report),
+        Err(error) => report(error),
     }
     if let Err(error) = properties(&blocks, &footer) {
         report(error);
+    }
+}
+
+fn load_index(
+    file: &Arc<dyn RandomAccessFile>,
+    path: &Path,
+    blocks: &BlockFile,
+    footer: &Footer,
+) -> Result<Index> {
+    // The footer's sections fill the file, so this is no longer than it.
+    let len = footer.footer_offset().saturating_sub(footer.filter_offset);
+    let mut tail = vec![0; usize::try_from(len).unwrap_or(0)];
+    read_exact(&**file, path, footer.filter_offset, &mut tail)?;
+    Index::load(blocks, footer, &tail)
+}
+
+/// Without properties there is nothing to hold the entries against.
+fn verify_checksums(blocks: &BlockFile, index: &Index, report: &mut dyn FnMut(Error)) {
+    for number in 0..index.len() {
+        let range = index.block(number);
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        if let Err(error) = blocks.read_block(range.start, len) {
+            report(error);
+        }
     }
 }
 
