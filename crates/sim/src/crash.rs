@@ -321,7 +321,7 @@ fn triple(number: u64, seed: u64, coverage: &mut Coverage) -> Vec<Op> {
             }
             "sync" => ops.push(Op::Sync),
             "reopen" => ops.push(Op::Reopen),
-            _ => ops.push(if atom % 2 == 0 { Op::TakeSnapshot } else { Op::DropSnapshot(0) }),
+            _ => ops.extend([Op::TakeSnapshot, Op::DropSnapshot(0)].into_iter().take(1 + key as usize % 2)),
         }
     }
     ops
