@@ -6,6 +6,7 @@
 //!
 //! The allocator of this program counts, which costs a put about 1 %.
 
+use esker::vfs::{CrashMode, MemVfs};
 use esker::{Db, WriteBatch};
 use esker_bench::data::{DataSet, ENTRIES};
 use esker_bench::fixture::{self, BeforeCompaction};
@@ -32,6 +33,7 @@ const CURSOR: &str = "the same with a cursor";
 const REVERSE: &str = "scan reverse, per entry";
 const WRITE_BATCH: &str = "WriteBatch 500 puts, per put";
 const COMPACT: &str = "compact L1 merge, per entry";
+const RECOVER: &str = "open after an unclean end, per entry";
 
 /// The figure that was published for a row, in nanoseconds, and how many times faster we must be.
 const PUBLISHED: [(&str, f64, f64); 7] = [
@@ -45,7 +47,7 @@ const PUBLISHED: [(&str, f64, f64); 7] = [
 ];
 
 /// A row may take at most so many times as long as another one. Those that are not a floor are printed only.
-const RATIOS: [(&str, &str, f64, bool); 8] = [
+const RATIOS: [(&str, &str, f64, bool); 9] = [
     (L2_GET, L0_GET, 1.10, true),
     (WRITE_BATCH, PUT, 0.94, true),
     (L0_GET, MEMTABLE_GET, 7.0, false),
@@ -54,6 +56,7 @@ const RATIOS: [(&str, &str, f64, bool); 8] = [
     (MULTI_GET, MEMTABLE_GET, 0.75, false),
     (SCAN, MEMTABLE_GET, 0.42, false),
     (COMPACT, SCAN, 3.7, false),
+    (RECOVER, PUT, 1.0, false),
 ];
 
 fn main() -> ExitCode {
@@ -103,6 +106,7 @@ struct Databases {
     level2: Db,
     mixed: Db,
     before_compaction: BeforeCompaction,
+    unclean: MemVfs,
 }
 
 impl Databases {
@@ -115,6 +119,7 @@ impl Databases {
             level2: fixture::in_level2(&set),
             mixed: fixture::in_memtable_and_level0(&set),
             before_compaction: BeforeCompaction::new(&set, fixture::options()),
+            unclean: fixture::unclean_end(ENTRIES),
             set,
             long,
         }
@@ -135,7 +140,18 @@ impl Databases {
             Series::new(REVERSE, || passes(|| scan(self.mixed.iter().rev()))),
             Series::new(WRITE_BATCH, || fresh(|db| fixture::write_batches(db, set, BATCH))),
             Series::new(COMPACT, || self.compaction()),
+            Series::new(RECOVER, || self.recovery()),
         ]
+    }
+
+    fn recovery(&self) -> f64 {
+        fastest(|| {
+            let vfs = self.unclean.crash_clone_with(CrashMode::Keep);
+            let mut db = None;
+            let took = time(|| db = Some(fixture::open_on(vfs, fixture::options())));
+            assert_eq!(db.map(|db| db.stats().last_sequence), Some(ENTRIES as u64));
+            took
+        })
     }
 
     fn compaction(&self) -> f64 {
