@@ -4,7 +4,7 @@
 //! passes over the 2,000 entries, of which the fastest counts; the figure is the median of the rounds. With `--check` the
 //! exit code is 1 when a floor is missed; `--rounds N` sets the number of rounds (at least 7, 21 without).
 //!
-//! The allocator of this program counts, which costs a put about 1 %.
+//! The allocator of this program counts, which costs a put 2 to 3 %.
 
 use esker::vfs::{CrashMode, MemVfs};
 use esker::{Db, WriteBatch};
