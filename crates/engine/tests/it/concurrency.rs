@@ -353,7 +353,7 @@ fn cc07_what_is_alive_at_a_close_is_told() {
         let db = if threads == 0 { rig.open_inline(&small()) } else { rig.open_threads(&small(), threads) }
             .unwrap();
         (0..500_u64).for_each(|number| db.put(key(number), value(number, 60)).unwrap());
-        let (mut iter, fresh, mut cursor, snapshot) =
+        let (mut iter, mut fresh, mut cursor, snapshot) =
             (db.iter(), db.iter(), db.cursor().unwrap(), db.snapshot());
         iter.next().unwrap().unwrap();
         cursor.seek_to_first().unwrap();
@@ -362,7 +362,7 @@ fn cc07_what_is_alive_at_a_close_is_told() {
         let closed = |error: esker::Error| assert!(matches!(error.kind(), ErrorKind::Closed), "{error:?}");
         closed(iter.next().unwrap().unwrap_err());
         assert!(iter.next().is_none(), "an error is the last item");
-        closed(fresh.rev().next().unwrap().unwrap_err());
+        closed(fresh.next_back().unwrap().unwrap_err());
         closed(cursor.next().unwrap_err());
         assert!(!cursor.valid());
         closed(cursor.seek_to_last().unwrap_err());
@@ -529,7 +529,7 @@ fn dw17_kill_at_any_moment() {
             *acked = last.map_or(*acked, |number| number + 1);
         }
         let db = within(MINUTE, "open after a kill", || small().open(temp.path()).expect("it always opens"));
-        for writer in 0..4 {
+        for (writer, acked) in acked.iter().enumerate() {
             let mut halves = [0_u64; 2];
             for (half, name) in ["a", "b"].iter().enumerate() {
                 while db.contains_key(format!("w{writer}/{:06}/{name}", halves[half])).unwrap() {
@@ -538,10 +538,10 @@ fn dw17_kill_at_any_moment() {
             }
             assert_eq!(halves[0], halves[1], "half a batch");
             assert!(
-                halves[0] >= acked[writer],
+                halves[0] >= *acked,
                 "round {round}: {} of {} are there",
                 halves[0],
-                acked[writer]
+                *acked
             );
             // The numbers go on without a gap for all writers.
             start = if writer == 0 { halves[0] } else { start.max(halves[0]) };

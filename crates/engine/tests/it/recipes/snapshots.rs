@@ -1,11 +1,13 @@
 //! SN: snapshots and the order of versions.
 
-use esker::vfs::{CallKind, CrashMode, ObserveVfs};
-use esker::{Options, Snapshot};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use esker::vfs::{Call, CallKind, CrashMode, Event, ObserveVfs};
+use esker::{Db, Options, Snapshot};
 use esker_base::SplitMix64;
 use esker_testkit::{Model, WriteOp};
-use std::sync::Arc;
-use std::time::Duration;
 
 use crate::support::{Rig, StepScheduler, assert_sound, content, key, small, snapshot_content, value, write};
 
@@ -180,45 +182,51 @@ fn sn16_a_hot_key_over_tiny_tables() {
     assert_sound(&db);
 }
 
-/// DW13, SN09. A flush that is asked for while a writer is between its log and its memtable: whatever the disk then
-/// holds, the write is there after a crash and visible after its call. Mutation: the memtable is sealed without the lock
-/// of the log.
+/// DW13, SN09. While a writer is between its log and its memtable, a flush is asked for and a snapshot is taken: whatever
+/// the disk then holds, the write is there after a crash and visible after its call, and the snapshot shows the version
+/// before it, also when everything was compacted meanwhile. Mutation: the memtable is sealed without the lock of the log;
+/// compactions keep what is newest, not what is visible.
 #[test]
-fn dw13_a_flush_between_log_and_memtable() {
+fn dw13_sn09_between_log_and_memtable() {
+    type Shared = (Mutex<Option<Db>>, Mutex<Vec<JoinHandle<esker::Result<()>>>>, Mutex<Vec<Snapshot>>);
     let rig = Rig::new();
     let options = small();
-    let plain = rig.open_inline(&options).unwrap();
-    plain.close().unwrap();
-    let shared: Arc<std::sync::Mutex<Option<esker::Db>>> = Arc::default();
-    let flushers = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let shared: Arc<Shared> = Arc::default();
     let observe = {
-        let (shared, flushers) = (Arc::clone(&shared), Arc::clone(&flushers));
-        move |call: &esker::vfs::Call<'_>, event: esker::vfs::Event| {
+        let shared = Arc::clone(&shared);
+        move |call: &Call<'_>, event: Event| {
             let is_log = call.path.extension().is_some_and(|extension| extension == "wal");
-            if event == esker::vfs::Event::Succeeded
-                && call.kind == CallKind::Append
-                && is_log
-                && call.bytes > 64
-                && let Some(db) = shared.lock().unwrap().clone()
+            let is_record = event == Event::Succeeded && call.kind == CallKind::Append && call.bytes > 64;
+            let db = shared.0.lock().unwrap().clone();
+            if is_log
+                && is_record
+                && let Some(db) = db
             {
-                flushers.lock().unwrap().push(std::thread::spawn(move || db.flush()));
-                std::thread::sleep(Duration::from_millis(3));
+                shared.2.lock().unwrap().push(db.snapshot());
+                shared.1.lock().unwrap().push(thread::spawn(move || db.flush()));
+                thread::sleep(Duration::from_millis(3));
             }
         }
     };
     let vfs = Arc::new(ObserveVfs::new(Arc::new(rig.order.clone()), Arc::new(observe)));
-    let db = esker::Db::open_with("/db", options.clone(), rig.components_on(vfs, &Options::new())).unwrap();
-    *shared.lock().unwrap() = Some(db.clone());
-    for number in 0..40_u64 {
-        db.put(key(number), value(number, 200)).unwrap();
-        assert_eq!(db.get(key(number)).unwrap().unwrap(), value(number, 200));
-        let image = rig.crashed(CrashMode::Keep);
-        let found = image.open_inline(&options).unwrap().iter().count() as u64;
-        assert_eq!(found, number + 1);
+    let db = Db::open_with("/db", options.clone(), rig.components_on(vfs, &Options::new())).unwrap();
+    db.put("k", value(0_u64, 200)).unwrap();
+    *shared.0.lock().unwrap() = Some(db.clone());
+    for number in 1..40_u64 {
+        db.put("k", value(number, 200)).unwrap();
+        assert_eq!(db.get("k").unwrap().unwrap(), value(number, 200));
+        let image = rig.crashed(CrashMode::Keep).open_inline(&options).unwrap();
+        assert_eq!(image.get("k").unwrap().unwrap(), value(number, 200));
     }
-    *shared.lock().unwrap() = None;
-    for flusher in flushers.lock().unwrap().drain(..) {
+    *shared.0.lock().unwrap() = None;
+    for flusher in shared.1.lock().unwrap().drain(..) {
         flusher.join().unwrap().unwrap();
+    }
+    db.compact_range::<&[u8], _>(..).unwrap();
+    let snapshots = std::mem::take(&mut *shared.2.lock().unwrap());
+    assert_eq!(snapshots.len(), 39);
+    for (number, snapshot) in snapshots.iter().enumerate() {
+        assert_eq!(snapshot.get("k").unwrap().unwrap(), value(number as u64, 200));
     }
     assert!(db.stats().flushes > 0);
     assert_sound(&db);
