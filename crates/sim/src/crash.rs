@@ -115,6 +115,9 @@ struct Trial {
     setup: Setup,
     order: bool,
     lie: Option<Lie>,
+    /// How many kinds of images are taken at each point.
+    modes_a_point: usize,
+    pace: Pace,
     state: Mutex<TrialState>,
 }
 
@@ -153,11 +156,12 @@ impl Trial {
                 return;
             }
             let mut modes = all_modes(&mut state.rng);
-            if depth > 0 {
-                // Fewer where there are many.
+            // Fewer where there are many: all kinds come up in turn.
+            let most = if depth > 0 { 2 } else { self.modes_a_point };
+            if most < modes.len() {
                 let first = state.rng.below(modes.len() as u64) as usize;
                 modes.rotate_left(first);
-                modes.truncate(2);
+                modes.truncate(most);
             }
             (modes, state.history.clone())
         };
@@ -235,7 +239,7 @@ impl Trial {
     /// Carries out the operations that change the disk.
     fn run(self: &Arc<Self>, disk: &Disk, seed: u64, ops: impl Iterator<Item = Op>, patience: &Patience) {
         let vfs = self.observed(disk, false, 0);
-        let pace = Pace::from_rng(&mut SplitMix64::new(seed));
+        let pace = self.pace;
         let open = |number: u64| {
             let scheduler = Arc::new(SimScheduler::new(seed ^ number, pace));
             let db = disk.open(&self.setup.options, Arc::clone(&scheduler) as _, Some(Arc::clone(&vfs)));
@@ -340,6 +344,14 @@ fn enlarge(op: &mut Op, rng: &mut SplitMix64, coverage: &mut Coverage) {
 fn case(case: &mut Case<'_>) {
     let triples = case.part == "triples";
     let setup = if triples && case.settings.preset.is_none() { Setup::tiny() } else { case.setup() };
+    let mut rng = case.rng(2);
+    let rotating = rng.percent(50);
+    let pace = match rng.below(3) {
+        0 if rotating => Pace::Starved,
+        1 if rotating => Pace::UpTo(1),
+        _ => Pace::from_rng(&mut rng),
+    };
+    let modes_a_point = if triples { usize::MAX } else { 4 };
     let state = TrialState {
         history: History::new(setup.default),
         rng: case.rng(1),
@@ -350,6 +362,8 @@ fn case(case: &mut Case<'_>) {
         setup,
         order: case.settings.order,
         lie: case.settings.lie,
+        modes_a_point,
+        pace,
         state: Mutex::new(state),
     });
     let disk = Disk::new(case.settings);
@@ -359,8 +373,11 @@ fn case(case: &mut Case<'_>) {
         let ops = triple(number, case.seed, &mut case.coverage);
         trial.run(&disk, case.seed, ops.into_iter(), case.patience);
     } else {
-        let mut rng = case.rng(2);
+        // Half of the cases fill memtables, and leave them to slow background work.
+        let large = if rotating { 25 } else { 0 };
         let mix = Mix {
+            flushes: if rotating { 2 } else { 8 },
+            compactions: if rotating { 2 } else { 4 },
             value_len_max: if rng.percent(40) { 6000 } else { 300 },
             no_log_permille: if rng.percent(25) { 40 } else { 0 },
             ..Mix::changes()
@@ -368,7 +385,6 @@ fn case(case: &mut Case<'_>) {
         let keys = KeySpace::new(case.seed, 6 + rng.below(20) as usize, 200);
         let most = if rng.percent(10) { 180 } else { 50 };
         let count = case.ops(20 + rng.below(most));
-        let large = if rng.percent(50) { 15 } else { 0 };
         let ops: Vec<Op> = Workload::new(case.seed, keys, mix)
             .take(count as usize)
             .map(|mut op| {

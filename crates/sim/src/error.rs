@@ -22,11 +22,12 @@ use crate::session::{assert_sound, bounds, content, write};
 pub const ERROR: Harness = Harness {
     name: "error",
     unit: "run",
-    parts: &["once", "for-ever", "lossy-sync"],
+    parts: &["once", "for-ever", "lossy-sync", "table-flip"],
     demands: &[
         "Before",
         "After",
         "Short",
+        "Flip",
         "EIO",
         "ENOSPC",
         "EMFILE",
@@ -61,6 +62,8 @@ struct Plan {
     /// Only syncs of files fail, and lose what was pending. Not those of directories: what a file system shows there after
     /// a failed sync, nobody could make durable any more.
     lossy_syncs: bool,
+    /// Only reads of tables: they succeed, with one bit wrong.
+    table_flips: bool,
 }
 
 /// One run of a workload with a fault in it.
@@ -105,6 +108,9 @@ impl<'a, 'b> Trial<'a, 'b> {
         if ["EROFS", "EACCES"].contains(&plan.errno.0) {
             // The engine takes these from a directory above its own as the sign of one that it has not made.
             fault = fault.path(|path| path.starts_with(DIR));
+        }
+        if plan.table_flips {
+            fault = fault.kind(CallKind::Read).path_suffix(".sst");
         }
         if plan.lossy_syncs {
             fault = fault.kind(CallKind::SyncData).kind(CallKind::SyncAll).lose_pending();
@@ -302,11 +308,14 @@ fn ops(seed: u64, count: u64) -> impl Iterator<Item = Op> {
 fn case(case: &mut Case<'_>) {
     let mut rng = case.rng(3);
     let lossy_syncs = case.part == "lossy-sync";
+    let table_flips = case.part == "table-flip";
+    let modes = [FaultMode::Before, FaultMode::After, FaultMode::Short][rng.below(3) as usize];
     let plan = Plan {
-        mode: [FaultMode::Before, FaultMode::After, FaultMode::Short][rng.below(3) as usize],
+        mode: if table_flips { FaultMode::Flip } else { modes },
         errno: ERRNOS[rng.below(ERRNOS.len() as u64) as usize],
-        forever: case.part == "for-ever" || (lossy_syncs && rng.percent(50)),
+        forever: case.part == "for-ever" || ((lossy_syncs || table_flips) && rng.percent(50)),
         lossy_syncs,
+        table_flips,
     };
     let count = case.ops(20 + rng.below(20));
     let setup = case.setup();

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use esker::vfs::{CrashMode, MemVfs};
-use esker::{Compression, Db, Error, ErrorKind, Options};
+use esker::{Compression, Db, Error, ErrorKind, Options, RecoveryMode};
 use esker_base::SplitMix64;
 use esker_testkit::{History, Promise, Verdict, WriteOp, value_for};
 
@@ -14,7 +14,7 @@ use crate::disk::{Disk, Lie};
 use crate::lab::{Case, Harness};
 use crate::patch;
 use crate::preset::Setup;
-use crate::session::{Content, content, write};
+use crate::session::{Content, assert_sound, content, write};
 
 /// Damaged files.
 pub const FLIPS: Harness = Harness {
@@ -36,6 +36,7 @@ pub const FLIPS: Harness = Harness {
         "cut without a word",
         "killed store",
         "closed store",
+        "point in time",
     ],
     demand_after: 20,
     case,
@@ -127,6 +128,19 @@ impl Store {
         let limit = allocation_max(self.bytes);
         assert!(info.bytes_max < limit, "{what}: {} bytes allocated at once, limit {limit}", info.bytes_max);
         told
+    }
+
+    /// Whoever asks for as much as can be had of a damaged log gets some prefix of it, and no error.
+    fn recover_to_a_point(&self, mem: MemVfs, what: &str) {
+        let disk = Disk::on(mem, false, self.lie);
+        let options = self.options.clone().recovery(RecoveryMode::PointInTime);
+        let db =
+            disk.open_inline(&options).unwrap_or_else(|error| panic!("{what}: to a point in time: {error}"));
+        let found = content(&db).unwrap_or_else(|error| panic!("{what}: to a point in time: {error}"));
+        if let Verdict::Wrong(why) = self.tables_only.judge(&found, true) {
+            panic!("{what}: to a point in time: {why}");
+        }
+        assert_sound(&db);
     }
 
     fn read(&self, db: &Db, what: &str, proof: bool) -> bool {
@@ -325,10 +339,15 @@ fn case(case: &mut Case<'_>) {
         }
         // What was synced last is proved by what comes after it: when that is gone too, it looks like a torn end.
         let proof = store.clean || damage.kind != "wal" || damage.name == "flip";
+        let copy = mem.crash_clone_with(CrashMode::Keep);
         let told = store.examine(mem, &damage.what, !patched, proof);
         // The lock's file holds nothing that is read. A log after an unclean end may be cut without a word.
         let silent = patched || damage.kind == "LOCK" || damage.log_only;
         assert!(told || silent, "{}: nothing tells of the damage", damage.what);
+        if damage.log_only && !patched && !store.clean {
+            store.recover_to_a_point(copy, &damage.what);
+            case.coverage.hit("point in time");
+        }
         case.coverage.hit("damage");
         case.coverage.hit(damage.name);
         case.coverage.hit(damage.kind);
