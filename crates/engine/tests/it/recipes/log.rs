@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::scheduler::InlineScheduler;
-use esker::vfs::{CallKind, CrashMode, Fault, FaultMode, FaultVfs, Vfs};
+use esker::vfs::{Call, CallKind, CrashMode, Event, Fault, FaultMode, FaultVfs, ObserveVfs, Vfs};
 use esker::{Components, Db, ErrorKind, Options, RecoveryMode, WriteBatch, WriteOptions};
 use esker_testkit::within;
 
@@ -256,11 +256,18 @@ fn dw22_all_logs_deleted() {
 /// power loss, nobody hangs, and later writes are refused. Mutation: followers of a failed group get `Ok`.
 #[test]
 fn dw24_followers_of_a_failed_group() {
+    let mut grouped = false;
     for (kind, lose) in [(CallKind::Append, false), (CallKind::SyncData, true)] {
         for nth in 1..=25 {
             let rig = Rig::new();
             let faults = FaultVfs::over_mem(&rig.mem);
-            let vfs = Arc::new(faults.clone());
+            // A slow device, so that writers queue up behind one another.
+            let dawdle = |call: &Call<'_>, event: Event| {
+                if event == Event::Before && matches!(call.kind, CallKind::Append | CallKind::SyncData) {
+                    std::thread::sleep(Duration::from_micros(300));
+                }
+            };
+            let vfs = Arc::new(ObserveVfs::new(Arc::new(faults.clone()), Arc::new(dawdle)));
             let options = Options::new().seed(1);
             let db = Db::open_with("/db", options.clone(), rig.components_on(vfs, &options)).unwrap();
             let mut fault = Fault::nth(nth).kind(kind).path_suffix(".wal").error(IoKind::Other);
@@ -285,8 +292,13 @@ fn dw24_followers_of_a_failed_group() {
                     writers.into_iter().map(|writer| writer.join().unwrap()).collect()
                 })
             });
-            assert_eq!(faults.fired(), 1);
+            if faults.fired() == 0 {
+                // So few were enough for all.
+                assert!(nth > 4 && results.iter().flatten().all(|ok| *ok));
+                break;
+            }
             assert!(results.iter().flatten().any(|ok| !ok), "nobody was told");
+            grouped |= db.stats().commit_groups + 8 < db.stats().batches;
             if lose {
                 let error = db.put("later", "1").unwrap_err();
                 assert!(matches!(error.kind(), ErrorKind::ReadOnly { .. }), "{error:?}");
@@ -303,6 +315,7 @@ fn dw24_followers_of_a_failed_group() {
             }
         }
     }
+    assert!(grouped, "no groups were formed");
 }
 
 /// F5. What an open has replayed is durable before its first answer, whatever the page cache showed. Mutation: the open
