@@ -101,7 +101,7 @@ impl Vfs for OsVfs {
                 // The id is a courtesy: a disk that is full must not keep the database from opening.
                 let id = format!("{}\n", std::process::id());
                 let _ = file.set_len(0).and_then(|()| sys::write_at(&file, id.as_bytes(), 0));
-                Ok(Box::new(OsLock { _file: file }))
+                Ok(Box::new(OsLock { file }))
             }
             Err(std::fs::TryLockError::WouldBlock) => Err(held_error(&file)),
             Err(std::fs::TryLockError::Error(error)) => Err(error),
@@ -263,13 +263,21 @@ impl RandomAccessFile for OsReader {
     }
 }
 
-/// The held lock: closing the file releases it.
+/// The held lock. It belongs to the open file, which a child that was just forked shares until it runs its own program:
+/// so it is given back by a call, not only by closing our handle.
 #[derive(Debug)]
 struct OsLock {
-    _file: File,
+    file: File,
 }
 
 impl FileLock for OsLock {}
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        // Closing the file, which follows, does the same unless the handle is shared.
+        let _ = self.file.unlock();
+    }
+}
 
 /// What differs between the systems.
 #[cfg(unix)]

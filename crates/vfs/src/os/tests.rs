@@ -70,3 +70,16 @@ fn room_on_the_disk() {
     assert!(metadata.blocks() * 512 >= 1 << 20 || metadata.blocks() <= 16);
     assert!(OsVfs.free_space(dir.path()).unwrap().is_some_and(|bytes| bytes > 0));
 }
+
+/// A process that was forked and has not yet run its own program shares the handle: the lock must not live on in it.
+#[test]
+fn a_lock_that_is_given_back_is_free_though_its_handle_is_shared() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("LOCK");
+    let file = File::create_new(&path).unwrap();
+    file.try_lock().unwrap();
+    let shared = file.try_clone().unwrap();
+    drop(OsLock { file });
+    drop(OsVfs::new().lock(&path).expect("the lock is free"));
+    drop(shared);
+}
