@@ -128,10 +128,12 @@ impl Core {
         let mut levels = vec![LevelStats::default(); esker_manifest::NUM_LEVELS];
         for keyspace in &state.keyspaces {
             for (level, table) in keyspace.tables.version.tables() {
-                levels[level].tables += 1;
-                levels[level].bytes += table.file_size;
-                levels[level].entries += table.entries;
-                levels[level].tombstones += table.deletes;
+                let stats = &mut levels[level];
+                stats.tables += 1;
+                stats.bytes += table.file_size;
+                // As the manifest says, which may say anything.
+                stats.entries = stats.entries.saturating_add(table.entries);
+                stats.tombstones = stats.tombstones.saturating_add(table.deletes);
             }
         }
         let generations = || std::iter::once(&state.active).chain(&state.immutables);

@@ -92,6 +92,19 @@ fn sync_names(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Fails when file numbers would come near their end, so that no later addition can overflow. Honest numbers never do.
+pub(crate) fn check_file_numbers(dir: &Path, largest: u64) -> Result<()> {
+    const FILE_NUMBER_MAX: u64 = u64::MAX / 2;
+    if largest > FILE_NUMBER_MAX {
+        return Err(Error::corruption(
+            dir,
+            0,
+            format!("file number {largest} is out of reach of any database"),
+        ));
+    }
+    Ok(())
+}
+
 fn no_database(dir: &Path) -> Error {
     Error::invalid_argument(format!(
         "there is no database in {}, and create_if_missing is off",
@@ -117,6 +130,9 @@ struct Found {
     state: ManifestState,
     /// A damaged last edit was left out: nothing that looks like an orphan may go.
     keep_orphans: bool,
+    /// There was no store. Log segments that are there nevertheless have no record: a creation that was interrupted left
+    /// them, under a store id that nobody knows.
+    created: bool,
 }
 
 impl Found {
@@ -126,16 +142,18 @@ impl Found {
                 Err(Error::invalid_argument(format!("there is a database in {} already", dir.display())))
             }
             Recovery::Store(found) => {
-                Ok(Found { keep_orphans: found.torn_tail.is_some(), state: found.state })
+                check_file_numbers(dir, found.state.next_file.0)?;
+                Ok(Found { keep_orphans: found.torn_tail.is_some(), created: false, state: found.state })
             }
             Recovery::Missing { .. } if !options.create_if_missing => Err(no_database(dir)),
             Recovery::Missing { max_file_number_seen } => {
+                check_file_numbers(dir, max_file_number_seen.0)?;
                 sync_names(vfs, dir)?;
                 let mut rng = SplitMix64::new(options.seed.unwrap_or_else(entropy));
                 let store_id = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
                 let mut state = ManifestState::new(store_id, rng.next_u64());
                 state.next_file = FileNumber(max_file_number_seen.0 + 1).max(state.next_file);
-                Ok(Found { state, keep_orphans: false })
+                Ok(Found { state, keep_orphans: false, created: true })
             }
         }
     }
@@ -155,6 +173,7 @@ struct Opening<'a> {
     /// The state that the new manifest will start with.
     state: ManifestState,
     keep_orphans: bool,
+    created: bool,
     memtable: Arc<Memtable>,
     next_file: u64,
     last_seq: SequenceNumber,
@@ -182,6 +201,7 @@ impl<'a> Opening<'a> {
             batches: 0,
             state: found.state,
             keep_orphans: found.keep_orphans,
+            created: found.created,
             tables,
         }
     }
@@ -199,7 +219,7 @@ impl<'a> Opening<'a> {
         let entries = vfs.list(self.dir).map_err(|error| Error::io("list", self.dir, error))?;
         let segments = entries.iter().filter(|entry| entry.kind == EntryKind::File).filter_map(|entry| {
             let (kind, number) = parse_file_name(&entry.name)?;
-            (kind == FileKind::Wal && number >= oldest).then_some(number)
+            (kind == FileKind::Wal && number >= oldest && !self.created).then_some(number)
         });
         let segments: Vec<FileNumber> = segments.collect();
         // Its name was durable before the manifest named it, so no crash takes it away (DW22).

@@ -9,7 +9,7 @@
 //! Nothing is deleted. What is lost is reported, and so is what may be wrong: when no manifest can be read to its end,
 //! tables that were replaced long ago may be among those that are found, and deleted keys may come back with them.
 
-use crate::recovery::{prepare_dir, take_lock};
+use crate::recovery::{check_file_numbers, prepare_dir, take_lock};
 use crate::sink::{MadeTables, TableSink, sync_dir};
 use crate::sources::Child;
 use crate::table_cache::TableOpener;
@@ -262,9 +262,10 @@ impl Repair<'_> {
     ) -> Result<()> {
         let vfs = Arc::clone(&self.components.vfs);
         let largest = self.files.iter().map(|&(_, number)| number.0).max().unwrap_or(0);
+        check_file_numbers(self.dir, largest)?;
         let next_file = Cell::new(largest + 1);
         let new_number = || FileNumber(next_file.replace(next_file.get() + 1));
-        self.report.lost_dir = self.dir.join(format!("lost-{}", new_number()));
+        self.report.lost_dir = self.new_lost_dir(&new_number)?;
         self.set_aside(&self.report.tables_lost.clone())?;
 
         let opener = TableOpener {
@@ -313,6 +314,18 @@ impl Repair<'_> {
         let path = kind.path(self.dir, number);
         let old = matches!(kind, FileKind::Table | FileKind::Wal | FileKind::Manifest);
         (old && !self.report.tables_lost.contains(&path)).then_some(path)
+    }
+
+    /// A path under which there is nothing yet: what is there may be full of files, or a link to another place.
+    fn new_lost_dir(&self, new_number: &dyn Fn() -> FileNumber) -> Result<PathBuf> {
+        loop {
+            let path = self.dir.join(format!("lost-{}", new_number()));
+            let there =
+                self.components.vfs.kind(&path).map_err(|error| Error::io("look at", &path, error))?;
+            if there.is_none() {
+                return Ok(path);
+            }
+        }
     }
 
     /// Moves old files, as far as they are there, to the directory for them.

@@ -12,6 +12,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests start threads, wait, and look at real files")]
 
 mod allocations;
+mod attack;
 mod concurrency;
 mod corruption;
 mod crash;
@@ -22,4 +23,5 @@ mod model;
 mod odd_input;
 mod recipes;
 mod repair;
+mod review;
 mod support;
