@@ -1,0 +1,5 @@
+//! The target `directory` of `esker_fuzz_targets`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker_fuzz_targets::run("directory", bytes));

@@ -1,0 +1,5 @@
+//! The target `wal_segment` of `esker_fuzz_targets`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| esker_fuzz_targets::run("wal_segment", bytes));
