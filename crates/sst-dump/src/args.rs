@@ -1,8 +1,8 @@
 //! The command line.
 
 use clap::{Parser, Subcommand, ValueEnum};
-use esker_base::ValueKind;
-use esker_sst_dump::{Class, Failure, Fault, Form, ScanOptions, parse_key};
+use esker_base::{FileNumber, ValueKind};
+use esker_sst_dump::{Class, Failure, Fault, Form, SalvageOptions, ScanOptions, parse_key};
 use std::path::{Path, PathBuf};
 
 const EXIT_CODES: &str = "\
@@ -13,7 +13,7 @@ Exit codes (of several the heaviest counts: 2, 1, 3, 4):
   3  the operating system refused something: a missing file, a failed read
   4  a file of a newer format, a file that is none of esker's, or a directory without a database
 
-Nothing is ever written, no lock is taken, links in a directory are not followed. Of a database that is open, the answer
+Nothing is written, but the new file of `salvage`; no lock is taken, links in a directory are not followed. Of a database that is open, the answer
 is about files that come and go: what is reported missing or torn may be all right a moment later.";
 
 /// Looks into the files of an esker database: tables, log segments, manifests, and whole directories.
@@ -72,11 +72,54 @@ pub(crate) enum Command {
         #[arg(long)]
         ops: bool,
     },
+    /// Copies every entry of a damaged table that can be read into a new table, and tells what is lost.
+    Salvage(SalvageArgs),
     /// The tree of a database directory; also of one that does not open.
     Db {
         /// A database directory.
         dir: PathBuf,
     },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SalvageArgs {
+    /// The damaged table. It is only read.
+    pub(crate) input: PathBuf,
+    /// The new table. There must be no such file.
+    pub(crate) output: PathBuf,
+    /// The id of the store, in hexadecimal digits, where header and footer are damaged.
+    #[arg(long, value_name = "HEX", value_parser = hex_u128)]
+    store_id: Option<u128>,
+    /// The number of the table, where header and footer are damaged.
+    #[arg(long, value_name = "N")]
+    number: Option<u64>,
+    /// The hash seed of the store, in hexadecimal digits, where the properties are damaged. Without it the new table has
+    /// no filter.
+    #[arg(long, value_name = "HEX", value_parser = hex_u64)]
+    hash_seed: Option<u64>,
+    /// A manifest of the store, to take its id and hash seed from.
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
+}
+
+impl SalvageArgs {
+    pub(crate) fn options(&self) -> SalvageOptions {
+        SalvageOptions {
+            store_id: self.store_id,
+            number: self.number.map(FileNumber),
+            hash_seed: self.hash_seed,
+            manifest: self.manifest.clone(),
+        }
+    }
+}
+
+fn hex_u128(argument: &str) -> Result<u128, String> {
+    let digits = argument.strip_prefix("0x").unwrap_or(argument);
+    u128::from_str_radix(digits, 16).map_err(|error| error.to_string())
+}
+
+fn hex_u64(argument: &str) -> Result<u64, String> {
+    hex_u128(argument)?.try_into().map_err(|_| "more than 16 digits".to_owned())
 }
 
 #[derive(Debug, clap::Args)]

@@ -2,8 +2,8 @@
 //!
 //! Each command is a function of the same name. Small answers come as a value that can be shown (`Display`) or serialised;
 //! long ones are handed out piece by piece, so that memory stays bounded. Works with the decoders of the formats alone,
-//! never with the engine: also on a database that does not open. Writes nothing, takes no lock, follows no link that a
-//! directory listing names, and opens regular files only.
+//! never with the engine: also on a database that does not open. Takes no lock, follows no link that a directory listing
+//! names, opens regular files only, and writes nothing; but for `salvage`, which writes one new file.
 //!
 //! | command | function | what |
 //! |---|---|---|
@@ -14,6 +14,7 @@
 //! | `manifest` | [`manifest`] | edits, and what they add up to |
 //! | `wal` | [`wal`] | the records of a log segment |
 //! | `db` | [`db`] | the tree of a directory |
+//! | `salvage` | [`salvage()`] | a new table of what can be read of a damaged one |
 //!
 //! ```
 //! use esker_sst_dump::{VerifyEvent, verify};
@@ -30,6 +31,7 @@
 //! assert_eq!(faults, ["io: no such file: there is no such file or directory"]);
 //! ```
 
+mod block_search;
 mod db;
 mod fault;
 mod info;
@@ -39,6 +41,10 @@ mod log_info;
 mod log_ops;
 mod manifest;
 mod picture;
+mod salvage;
+mod salvage_plan;
+mod salvage_report;
+mod salvage_scan;
 mod scan;
 mod state_info;
 mod store;
@@ -58,6 +64,8 @@ pub use log_info::LogInfo;
 pub use log_ops::{Op, Ops};
 pub use manifest::{EditInfo, ManifestItem, ManifestReport, manifest};
 pub use picture::{Picture, PictureKeyspace};
+pub use salvage::{SalvageOptions, salvage};
+pub use salvage_report::{KeyBound, LostRange, SalvageReport};
 pub use scan::{ScanOptions, ScanSummary, scan};
 pub use state_info::{KeyspaceState, LevelState, StateInfo, TableLine};
 pub use store::ForeignEntry;

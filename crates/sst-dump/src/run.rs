@@ -4,11 +4,11 @@
 //! and come first. In text, faults that leave nothing to show go to the error output, and so do those of `scan`, whose
 //! output is data.
 
-use crate::args::{Args, Command, ScanArgs};
+use crate::args::{Args, Command, SalvageArgs, ScanArgs};
 use esker_base::InternalKeyRef;
 use esker_sst_dump::{
     Exit, Failure, Fault, Form, JsonDocument, LogItem, Shown, StateInfo, VerifyEvent, db, info, layout,
-    manifest, scan, verify, wal, wal_files,
+    manifest, salvage, scan, verify, wal, wal_files,
 };
 use esker_vfs::Vfs;
 use serde::Serialize;
@@ -47,6 +47,7 @@ impl<'a, W: Write> Run<'a, W> {
             Command::Manifest { path } => self.manifest(path),
             Command::Wal { path, ops } => self.wal(path, *ops),
             Command::Db { dir } => self.db(dir),
+            Command::Salvage(args) => self.salvage(args),
         }
     }
 
@@ -267,6 +268,21 @@ impl<'a, W: Write> Run<'a, W> {
             });
         }
         let report = db(vfs, dir, form)?;
+        self.met(&report.faults);
+        Ok(write!(self.out, "{report}")?)
+    }
+
+    fn salvage(&mut self, args: &SalvageArgs) -> Result<(), Failure> {
+        let (vfs, form, options) = (self.vfs, self.form, args.options());
+        if self.json {
+            return self.document("sst-dump/salvage/1", |document| {
+                let report = salvage(vfs, &args.input, &args.output, &options, form)?;
+                document.field("bytes", form.name())?;
+                document.field("salvage", &report)?;
+                Ok(report.faults)
+            });
+        }
+        let report = salvage(vfs, &args.input, &args.output, &options, form)?;
         self.met(&report.faults);
         Ok(write!(self.out, "{report}")?)
     }

@@ -4,6 +4,7 @@
 
 use crate::block::Block;
 use crate::block_cursor::BlockCursor;
+use crate::block_io::BlockFile;
 use crate::entry;
 use crate::filter::KIND_FASTBLOOM;
 use crate::format::{FOOTER_LEN, HEADER_LEN, TRAILER_LEN};
@@ -139,45 +140,7 @@ impl TableReader {
     ///
     /// When `number` is not below [`block_count`](Self::block_count).
     pub fn dump_block(&self, number: usize, visit: &mut dyn FnMut(EntryDump<'_>)) -> Result<BlockDump> {
-        let range = self.index.block(number);
-        let damage = |damage| self.blocks.damage(range.start, damage);
-        let stored_len = range.end - range.start;
-        let payload = self.blocks.read(range.start, usize::try_from(stored_len).unwrap_or(usize::MAX))?;
-        let (compression, payload_len) = (payload.compression, payload.len);
-        let block = Block::parse(payload.data, payload_len).map_err(damage)?;
-        let dump = BlockDump {
-            number,
-            offset: range.start,
-            stored_len,
-            payload_len,
-            compression,
-            entries: block.entry_count(),
-            restarts: block.restart_count(),
-        };
-        let mut cursor = BlockCursor::new();
-        cursor.set_block(Some(block));
-        cursor.seek_to_first().map_err(damage)?;
-        let (mut first_seq, mut last_seq) = (0, 0);
-        while cursor.valid() {
-            let (offset, seq) = (cursor.offset(), cursor.entry().seq);
-            let restart = cursor.at_restart().map_err(damage)?;
-            let base_seq = if restart { first_seq } else { last_seq };
-            if offset == 0 {
-                first_seq = seq;
-            }
-            last_seq = seq;
-            visit(EntryDump {
-                offset,
-                header_len: cursor.entry().suffix_at as usize - offset,
-                seq_len: entry::seq_len(base_seq, seq),
-                shared: cursor.entry().shared as usize,
-                restart,
-                key: cursor.key(),
-                value: cursor.value(),
-            });
-            cursor.next().map_err(damage)?;
-        }
-        Ok(dump)
+        dump_block(&self.blocks, number, self.index.block(number), visit)
     }
 
     /// Shows each entry of the lowest level of the index.
@@ -203,6 +166,53 @@ impl TableReader {
 
     /// Bytes of the trailer that each stored block has behind its payload: compression kind and checksum.
     pub const BLOCK_TRAILER_LEN: usize = TRAILER_LEN;
+}
+
+/// Reads the block of entries that is stored at `range` and shows each of them.
+pub(crate) fn dump_block(
+    blocks: &BlockFile,
+    number: usize,
+    range: Range<u64>,
+    visit: &mut dyn FnMut(EntryDump<'_>),
+) -> Result<BlockDump> {
+    let damage = |damage| blocks.damage(range.start, damage);
+    let stored_len = range.end.saturating_sub(range.start);
+    let payload = blocks.read(range.start, usize::try_from(stored_len).unwrap_or(usize::MAX))?;
+    let (compression, payload_len) = (payload.compression, payload.len);
+    let block = Block::parse(payload.data, payload_len).map_err(damage)?;
+    let dump = BlockDump {
+        number,
+        offset: range.start,
+        stored_len,
+        payload_len,
+        compression,
+        entries: block.entry_count(),
+        restarts: block.restart_count(),
+    };
+    let mut cursor = BlockCursor::new();
+    cursor.set_block(Some(block));
+    cursor.seek_to_first().map_err(damage)?;
+    let (mut first_seq, mut last_seq) = (0, 0);
+    while cursor.valid() {
+        let (offset, seq) = (cursor.offset(), cursor.entry().seq);
+        let restart = cursor.at_restart().map_err(damage)?;
+        let base_seq = if restart { first_seq } else { last_seq };
+        if offset == 0 {
+            first_seq = seq;
+        }
+        last_seq = seq;
+        visit(EntryDump {
+            offset,
+            header_len: cursor.entry().suffix_at as usize - offset,
+            seq_len: entry::seq_len(base_seq, seq),
+            shared: cursor.entry().shared as usize,
+            restart,
+            key: cursor.key(),
+            value: cursor.value(),
+        });
+        cursor.next().map_err(damage)?;
+    }
+    Ok(dump)
 }
 
 fn section(name: &'static str, range: Range<u64>, detail: String) -> Section {

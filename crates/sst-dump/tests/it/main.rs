@@ -5,6 +5,7 @@ mod damage;
 mod directory;
 mod hostile;
 mod output;
+mod salvage;
 mod scan;
 mod tables;
 mod util;
