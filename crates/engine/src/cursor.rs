@@ -259,11 +259,9 @@ impl Cursor {
                 cursor.show_forward(true)
             }
             Place::Before => {
-                if cursor.merged.valid() {
-                    cursor.merged.next()?;
-                } else {
-                    cursor.merged.seek(InternalKeyRef::before(&cursor.key))?;
-                }
+                // A seek, which the change of direction would cost in any case. Steps from before the key would meet
+                // what was written there since, and `show_forward` may need `key` for that.
+                cursor.merged.seek(InternalKeyRef::new(&cursor.key, 0, ValueKind::Delete))?;
                 cursor.show_forward(true)
             }
         })
@@ -420,5 +418,37 @@ impl Cursor {
 impl Drop for Cursor {
     fn drop(&mut self) {
         self.handle.reader_dropped();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Db;
+
+    /// A cursor goes back and then forward, over many keys that are newer than itself: the following key comes, not the
+    /// same one once more. Mutation: `next` steps on from before the key.
+    #[test]
+    fn it_turning_round_among_newer_keys_goes_on() {
+        let db = Db::in_memory().unwrap();
+        for key in ["a", "m", "z"] {
+            db.put(key, "old").unwrap();
+        }
+        // In another source, so that the merge does not go on in entries that it has read ahead.
+        db.flush().unwrap();
+        db.put("b", "old").unwrap();
+        let mut cursor = db.cursor().unwrap();
+        cursor.seek_to_last().unwrap();
+        cursor.prev().unwrap();
+        assert_eq!(cursor.key(), b"m");
+        for number in 0..20 {
+            db.put(format!("c{number:02}"), "new").unwrap();
+            db.put("m", format!("new {number}")).unwrap();
+        }
+        cursor.next().unwrap();
+        assert_eq!((cursor.key(), cursor.value()), (&b"z"[..], &b"old"[..]));
+        cursor.prev().unwrap();
+        assert_eq!((cursor.key(), cursor.value()), (&b"m"[..], &b"old"[..]));
+        cursor.prev().unwrap();
+        assert_eq!(cursor.key(), b"b");
     }
 }
