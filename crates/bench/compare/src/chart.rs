@@ -1,7 +1,7 @@
 //! Bar charts: for each group one SVG file, in it a panel for each row with a bar for each engine.
 
 use crate::engine::Result;
-use crate::report::{Results, number};
+use crate::report::{Clock, Results, number};
 use crate::rows::{Group, ROWS, Row};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -35,7 +35,8 @@ pub(crate) fn draw(results: &Results, out: &Path) -> Result<()> {
 
 /// The engines that have a figure in a row.
 fn bars(results: &Results, row: &Row) -> i32 {
-    let there = results.engines().iter().filter(|engine| results.cell(row, &engine.name).is_some());
+    let there =
+        results.engines().iter().filter(|engine| results.cell(row, &engine.name, Clock::Wall).is_some());
     i32::try_from(there.count()).expect("few engines")
 }
 
@@ -53,7 +54,7 @@ fn draw_group(results: &Results, rows: &[&Row], file: &Path) -> Result<()> {
         let cells: Vec<_> = results
             .engines()
             .iter()
-            .filter_map(|engine| Some((engine, results.cell(row, &engine.name)?.median)))
+            .filter_map(|engine| Some((engine, results.cell(row, &engine.name, Clock::Wall)?.median)))
             .collect();
         let longest = cells.iter().map(|(_, value)| *value).fold(f64::MIN_POSITIVE, f64::max);
         for (engine, value) in cells {

@@ -385,11 +385,7 @@ pub(crate) mod level {
 pub(crate) mod rocks {
     c_store!("rocksdb");
 
-    /// Links the library that was compiled here.
-    #[cfg(feature = "rocksdb-bundled")]
-    use librocksdb_sys as _;
-
-    #[cfg_attr(not(feature = "rocksdb-bundled"), link(name = "rocksdb"))]
+    #[link(name = "rocksdb")]
     unsafe extern "C" {
         fn rocksdb_open_column_families(
             options: Handle,

@@ -3,7 +3,7 @@
 use crate::chart;
 use crate::engine::Result;
 use crate::engines::About;
-use crate::rows::{Figure, Group, ROWS, Row, Unit};
+use crate::rows::{Figure, Group, ROWS, Row, Took, Unit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,8 +26,15 @@ pub(crate) struct Results {
     setting: Setting,
     engines: Vec<About>,
     /// By row and engine: the value of each round.
-    values: BTreeMap<String, BTreeMap<String, Vec<f64>>>,
+    values: BTreeMap<String, BTreeMap<String, Vec<Took>>>,
     failures: Vec<String>,
+}
+
+/// A clock that times are by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clock {
+    Wall,
+    Cpu,
 }
 
 /// The values of one engine in one row, summed up.
@@ -46,7 +53,7 @@ impl Results {
     /// Adds what a child measured.
     pub(crate) fn add(&mut self, engine: &str, figures: Vec<Figure>) {
         for figure in figures {
-            self.values.entry(figure.row).or_default().entry(engine.into()).or_default().push(figure.value);
+            self.values.entry(figure.row).or_default().entry(engine.into()).or_default().push(figure.took);
         }
     }
 
@@ -61,10 +68,15 @@ impl Results {
         &self.engines
     }
 
-    /// What an engine has in a row.
-    pub(crate) fn cell(&self, row: &Row, engine: &str) -> Option<Cell> {
-        let mut values = self.values.get(row.id)?.get(engine)?.clone();
+    /// What an engine has in a row by a clock.
+    pub(crate) fn cell(&self, row: &Row, engine: &str, clock: Clock) -> Option<Cell> {
+        let took = self.values.get(row.id)?.get(engine)?;
+        let mut values: Vec<f64> = match clock {
+            Clock::Wall => took.iter().map(|took| took.wall).collect(),
+            Clock::Cpu => took.iter().filter_map(|took| took.cpu).collect(),
+        };
         values.sort_by(f64::total_cmp);
+        values.first()?;
         let middle = values.len() / 2;
         let median =
             if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
@@ -73,9 +85,10 @@ impl Results {
     }
 
     /// The median of the best of the other merge trees, with its name.
-    fn best_lsm(&self, row: &Row) -> Option<(&str, f64)> {
+    fn best_lsm(&self, row: &Row, clock: Clock) -> Option<(&str, f64)> {
         let peers = self.engines.iter().filter(|engine| engine.lsm && engine.name != "esker");
-        let medians = peers.filter_map(|peer| Some((peer.name.as_str(), self.cell(row, &peer.name)?.median)));
+        let medians =
+            peers.filter_map(|peer| Some((peer.name.as_str(), self.cell(row, &peer.name, clock)?.median)));
         medians.min_by(|one, two| one.1.total_cmp(&two.1))
     }
 
@@ -90,19 +103,21 @@ impl Results {
 
     /// One line per row, engine and round.
     fn csv(&self) -> String {
-        let mut text = String::from("group,row,unit,engine,version,round,value\n");
+        let mut text = String::from("group,row,unit,engine,version,round,wall,cpu\n");
         for row in ROWS {
             for engine in &self.engines {
                 let values = self.values.get(row.id).and_then(|engines| engines.get(&engine.name));
-                for (round, value) in values.into_iter().flatten().enumerate() {
+                for (round, took) in values.into_iter().flatten().enumerate() {
                     let line = format!(
-                        "{:?},{},{},{},{},{},{value:.3}\n",
+                        "{:?},{},{},{},{},{},{:.3},{}\n",
                         row.group,
                         row.id,
                         row.unit.sign(),
                         engine.name,
                         engine.version,
-                        round + 1
+                        round + 1,
+                        took.wall,
+                        took.cpu.map_or(String::new(), |cpu| format!("{cpu:.3}"))
                     );
                     text.push_str(&line);
                 }
@@ -123,11 +138,16 @@ impl Results {
              below 1 esker is ahead.\n",
             setting.entries, setting.rounds, setting.cache_mib, setting.memtable_mib, setting.seed
         );
-        for row_group in [Group::Published, Group::Core, Group::Sync, Group::Crash, Group::Memory] {
-            let rows: Vec<&Row> = ROWS.iter().filter(|row| row.group == row_group).collect();
-            if rows.iter().any(|row| self.values.contains_key(row.id)) {
-                self.table(&mut text, row_group, &rows);
-            }
+        for group in [Group::Published, Group::Core, Group::Sync, Group::Crash, Group::Memory] {
+            self.table(&mut text, group, Clock::Wall);
+        }
+        let _ = writeln!(
+            text,
+            "The same by the CPU clock of the thread that makes the calls: without the time that it waits (for background \
+             work, for a disk) or that other programs have its core, and without the work of other threads.\n"
+        );
+        for group in [Group::Published, Group::Core] {
+            self.table(&mut text, group, Clock::Cpu);
         }
         let _ = writeln!(text, "Engines:\n");
         for engine in &self.engines {
@@ -139,7 +159,13 @@ impl Results {
         text
     }
 
-    fn table(&self, text: &mut String, group: Group, rows: &[&Row]) {
+    fn table(&self, text: &mut String, group: Group, clock: Clock) {
+        let has =
+            |row: &&Row| self.engines.iter().any(|engine| self.cell(row, &engine.name, clock).is_some());
+        let rows: Vec<&Row> = ROWS.iter().filter(|row| row.group == group).filter(has).collect();
+        if rows.is_empty() {
+            return;
+        }
         let _ = write!(text, "| {} | unit |", group.title());
         for engine in &self.engines {
             let _ = write!(text, " {} |", engine.name);
@@ -149,18 +175,18 @@ impl Results {
         for row in rows {
             let _ = write!(text, "| {} | {} |", row.title, row.unit.sign());
             for engine in &self.engines {
-                let _ = match self.cell(row, &engine.name) {
+                let _ = match self.cell(row, &engine.name, clock) {
                     Some(cell) => write!(text, " {} ({}) |", number(cell.median), number(cell.best)),
                     None => write!(text, " – |"),
                 };
             }
-            let _ = writeln!(text, " {} | {} |", self.beside_lsm(row), self.beside_lmdb(row));
+            let _ = writeln!(text, " {} | {} |", self.beside_lsm(row, clock), self.beside_lmdb(row, clock));
         }
         text.push('\n');
     }
 
-    fn beside_lsm(&self, row: &Row) -> String {
-        match (self.cell(row, "esker"), self.best_lsm(row)) {
+    fn beside_lsm(&self, row: &Row, clock: Clock) -> String {
+        match (self.cell(row, "esker", clock), self.best_lsm(row, clock)) {
             (Some(own), Some((name, peer))) if row.unit != Unit::Percent => {
                 format!("{:.2} ({name})", own.median / peer)
             }
@@ -168,8 +194,8 @@ impl Results {
         }
     }
 
-    fn beside_lmdb(&self, row: &Row) -> String {
-        match (self.cell(row, "esker"), self.cell(row, "lmdb")) {
+    fn beside_lmdb(&self, row: &Row, clock: Clock) -> String {
+        match (self.cell(row, "esker", clock), self.cell(row, "lmdb", clock)) {
             (Some(own), Some(peer)) if row.unit != Unit::Percent => {
                 format!("{:.2}", own.median / peer.median)
             }
@@ -215,7 +241,7 @@ mod tests {
         let mut results = Results::new(engines, setting);
         for (engine, values) in [("esker", [30.0, 10.0, 20.0]), ("rocksdb", [40.0; 3]), ("lmdb", [10.0; 3])] {
             for value in values {
-                results.add(engine, vec![Figure { row: "fillseq".into(), value }]);
+                results.add(engine, vec![Figure { row: "fillseq".into(), took: value.into() }]);
             }
         }
         results

@@ -112,13 +112,29 @@ pub(crate) const ROWS: &[Row] = {
     ]
 };
 
-/// One measured value.
+/// A measured value: what the clock said, and for the time of a thread also what its CPU clock said, which leaves out
+/// the time that the thread waited or other programs had its core.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Took {
+    /// In the row's unit.
+    pub(crate) wall: f64,
+    /// In the row's unit, where the work is the calling thread's.
+    pub(crate) cpu: Option<f64>,
+}
+
+impl From<f64> for Took {
+    fn from(wall: f64) -> Self {
+        Took { wall, cpu: None }
+    }
+}
+
+/// One measured value of a row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figure {
     /// The [`Row::id`].
     pub(crate) row: String,
-    /// In the row's unit.
-    pub(crate) value: f64,
+    /// The value.
+    pub(crate) took: Took,
 }
 
 /// The figures of one child process.
@@ -127,9 +143,10 @@ pub(crate) struct Figures(pub(crate) Vec<Figure>);
 
 impl Figures {
     /// Adds a figure. The row is one of [`ROWS`].
-    pub(crate) fn add(&mut self, row: &str, value: f64) {
+    pub(crate) fn add(&mut self, row: &str, took: impl Into<Took>) {
         assert!(ROWS.iter().any(|known| known.id == row), "{row} is a row of the report");
-        eprintln!("    {row} {value:.1}");
-        self.0.push(Figure { row: row.into(), value });
+        let took = took.into();
+        eprintln!("    {row} {:.1}", took.wall);
+        self.0.push(Figure { row: row.into(), took });
     }
 }

@@ -10,21 +10,13 @@ pub(crate) struct RocksDb {
 impl Engine for RocksDb {
     const NAME: &'static str = "rocksdb";
     const FAMILY: Family = Family::Lsm;
-    const NOTE: &'static str = if cfg!(feature = "rocksdb-bundled") {
-        "compiled here, without assertions; log handed to the system after each write (its default); Snappy, \
-         `max_background_jobs` 2, five write buffers; gets by `get_pinned`, several by `batched_multi_get`"
-    } else {
-        "the system's library, in Debian compiled with assertions, which cost it up to half its speed: see the \
-         feature `rocksdb-bundled`; log handed to the system after each write (its default); Snappy, `max_background_jobs` \
-         2, five write buffers; gets by `get_pinned`, several by `batched_multi_get`"
-    };
+    const NOTE: &'static str = "the system's library, in Debian compiled with assertions, which slow it down (put the \
+         folder of a release build of the same version into `LD_LIBRARY_PATH`); log handed to the system after each \
+         write (its default); Snappy, `max_background_jobs` 2, five write buffers; gets by `get_pinned`, several by \
+         `batched_multi_get`";
     type Reader<'a> = RocksReader<'a>;
 
     fn version() -> String {
-        if cfg!(feature = "rocksdb-bundled") {
-            let crate_version = crate::versions::locked("librocksdb-sys");
-            return crate_version.rsplit('+').next().unwrap_or("?").to_owned();
-        }
         // The C interface does not tell; the header that is installed with the library does.
         let header = std::fs::read_to_string("/usr/include/rocksdb/version.h").unwrap_or_default();
         let part = |name: &str| {

@@ -9,7 +9,7 @@ mod sync;
 use crate::data::{self, Values};
 use crate::engine::{Engine, Reader, Result, Settings};
 use crate::engines::Task;
-use crate::rows::{Figure, Figures, Group};
+use crate::rows::{Figure, Figures, Group, Took};
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -73,10 +73,34 @@ impl Task for &Plan {
 }
 
 /// Nanoseconds per operation of what `run` does `count` times.
-fn per_operation(count: u64, run: impl FnOnce() -> Result<()>) -> Result<f64> {
-    let start = Instant::now();
+fn per_operation(count: u64, run: impl FnOnce() -> Result<()>) -> Result<Took> {
+    let watch = Watch::start();
     run()?;
-    Ok(start.elapsed().as_nanos() as f64 / count as f64)
+    Ok(watch.per(count as f64))
+}
+
+/// Two clocks, running: that of the wall, and the CPU clock of this thread.
+struct Watch {
+    wall: Instant,
+    cpu: f64,
+}
+
+impl Watch {
+    fn start() -> Self {
+        Watch { wall: Instant::now(), cpu: cpu_ns() }
+    }
+
+    /// Nanoseconds since the start, for one of `count` operations.
+    fn per(&self, count: f64) -> Took {
+        let cpu = Some((cpu_ns() - self.cpu) / count);
+        Took { wall: self.wall.elapsed().as_nanos() as f64 / count, cpu }
+    }
+}
+
+/// The CPU time of this thread in nanoseconds.
+fn cpu_ns() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
 /// Milliseconds of `run`, and what it returns.
@@ -95,7 +119,7 @@ fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> 
 }
 
 /// Puts every key of `order` in that generation, one by one.
-fn put_all<E: Engine>(engine: &E, values: &Values, order: &[u32], generation: u32) -> Result<f64> {
+fn put_all<E: Engine>(engine: &E, values: &Values, order: &[u32], generation: u32) -> Result<Took> {
     per_operation(order.len() as u64, || {
         for &index in order {
             let index = u64::from(index);
@@ -106,7 +130,7 @@ fn put_all<E: Engine>(engine: &E, values: &Values, order: &[u32], generation: u3
 }
 
 /// Gets every key of `order`, and checks the values.
-fn get_all<R: Reader>(reader: &mut R, order: &[u32], generation: u32) -> Result<f64> {
+fn get_all<R: Reader>(reader: &mut R, order: &[u32], generation: u32) -> Result<Took> {
     let (mut sum, mut found) = (0u64, 0);
     let took = per_operation(order.len() as u64, || {
         for &index in order {
@@ -148,8 +172,14 @@ fn remove(dir: &Path) -> Result<()> {
     }
 }
 
-/// The middle one.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// The middle one, for each clock.
+fn median(values: &[Took]) -> Took {
+    let middle = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied()
+    };
+    Took {
+        wall: middle(values.iter().map(|took| took.wall).collect()).expect("measured more than once"),
+        cpu: middle(values.iter().filter_map(|took| took.cpu).collect()),
+    }
 }

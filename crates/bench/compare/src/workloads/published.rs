@@ -3,7 +3,7 @@
 use super::{Plan, expect, median, per_operation, remove};
 use crate::data::{self, Values};
 use crate::engine::{Direction, Engine, Reader, Result, Settle};
-use crate::rows::Figures;
+use crate::rows::{Figures, Took};
 
 const ENTRIES: u64 = 2_000;
 const VALUE_LEN: usize = 64;
@@ -29,7 +29,7 @@ pub(super) fn run<E: Engine>(plan: &Plan, figures: &mut Figures) -> Result<()> {
 }
 
 /// The median of several fills of empty databases, per entry.
-fn fills<E: Engine>(plan: &Plan, fill: impl Fn(&E) -> Result<()>) -> Result<f64> {
+fn fills<E: Engine>(plan: &Plan, fill: impl Fn(&E) -> Result<()>) -> Result<Took> {
     let settings = plan.settings("published-fill");
     let mut took = Vec::new();
     for _ in 0..FILLS {
@@ -39,7 +39,7 @@ fn fills<E: Engine>(plan: &Plan, fill: impl Fn(&E) -> Result<()>) -> Result<f64>
         engine.close()?;
     }
     remove(&settings.dir)?;
-    Ok(median(took))
+    Ok(median(&took))
 }
 
 fn put_all<E: Engine>(engine: &E, entries: &[Entry]) -> Result<()> {
@@ -70,7 +70,7 @@ fn gets<E: Engine>(plan: &Plan, figures: &mut Figures, entries: &[Entry], order:
     remove(&settings.dir)
 }
 
-fn get_all<E: Engine>(engine: &E, entries: &[Entry], order: &[u32]) -> Result<f64> {
+fn get_all<E: Engine>(engine: &E, entries: &[Entry], order: &[u32]) -> Result<Took> {
     let mut reader = engine.reader()?;
     let mut pass = |sum: &mut u64| -> Result<()> {
         for &index in order {
@@ -86,7 +86,7 @@ fn get_all<E: Engine>(engine: &E, entries: &[Entry], order: &[u32]) -> Result<f6
     Ok(took)
 }
 
-fn misses<E: Engine>(engine: &E, entries: &[Entry], order: &[u32]) -> Result<f64> {
+fn misses<E: Engine>(engine: &E, entries: &[Entry], order: &[u32]) -> Result<Took> {
     let absent: Vec<Vec<u8>> =
         order.iter().map(|&index| [&entries[index as usize].0, &b"x"[..]].concat()).collect();
     let mut reader = engine.reader()?;

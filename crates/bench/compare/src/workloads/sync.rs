@@ -36,5 +36,5 @@ fn fill<E: Engine>(plan: &Plan, threads: u64, writes: u64) -> Result<f64> {
     drop(reader);
     engine.close()?;
     remove(&settings.dir)?;
-    Ok(took / 1e3)
+    Ok(took.wall / 1e3)
 }
