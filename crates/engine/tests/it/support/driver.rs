@@ -2,6 +2,7 @@
 //! compares every answer.
 
 use std::ops::Bound;
+use std::sync::{Arc, Mutex};
 
 use esker::vfs::CrashMode;
 use esker::{Cursor, Db, DbIterator, Event, Options, Slice, Snapshot};
@@ -35,9 +36,16 @@ pub struct Driver {
     default: Promise,
     snapshots: Vec<(Snapshot, u64)>,
     cursor: Option<(Cursor, ModelCursor)>,
+    /// Background threads; 0 for all work on the caller's.
+    threads: usize,
+    /// Where concurrent readers take the open database from.
+    shared: Shared,
     /// Compactions at the last look, to know whether a held snapshot has lived through one.
     compactions_seen: u64,
 }
+
+/// The open database, for readers on other threads. Empty while it is closed.
+pub type Shared = Arc<Mutex<Option<Db>>>;
 
 /// More snapshots than this are not held.
 const SNAPSHOTS_MAX: usize = 12;
@@ -45,19 +53,32 @@ const SNAPSHOTS_MAX: usize = 12;
 impl Driver {
     /// A new database on the rig's disk. `default` is what the options say about durability.
     pub fn new(rig: Rig, options: Options, default: Promise) -> Self {
-        let db = rig.open_inline(&options).expect("a new database opens");
-        Driver {
+        Self::with_threads(rig, options, default, 0)
+    }
+
+    /// The same with background threads.
+    pub fn with_threads(rig: Rig, options: Options, default: Promise, threads: usize) -> Self {
+        let mut driver = Driver {
             rig,
             options,
-            db: Some(db),
+            db: None,
             model: Model::new(),
             coverage: Coverage::default(),
             history: History::new(default),
             default,
             snapshots: Vec::new(),
             cursor: None,
+            threads,
+            shared: Shared::default(),
             compactions_seen: 0,
-        }
+        };
+        driver.open();
+        driver
+    }
+
+    /// Where concurrent readers find the open database. They give it back soon, since a reopen waits for that.
+    pub fn shared(&self) -> Shared {
+        Arc::clone(&self.shared)
     }
 
     pub fn db(&self) -> &Db {
@@ -229,6 +250,7 @@ impl Driver {
 
     fn reopen(&mut self) {
         self.let_go();
+        self.hide();
         self.db.take().expect("open").close().expect("close");
         self.open();
         self.all_is_flushed();
@@ -236,13 +258,24 @@ impl Driver {
     }
 
     fn open(&mut self) {
-        self.db = Some(self.rig.open_inline(&self.options).expect("the database opens again"));
+        let db = match self.threads {
+            0 => self.rig.open_inline(&self.options),
+            threads => self.rig.open_threads(&self.options, threads),
+        };
+        self.db = Some(db.expect("the database opens"));
+        *self.shared.lock().expect("no reader panicked") = self.db.clone();
+    }
+
+    /// Takes the database from the readers.
+    fn hide(&mut self) {
+        *self.shared.lock().expect("no reader panicked") = None;
     }
 
     /// Crashes, opens again, and takes what is found as the new state if it is one that may be there.
     fn crash(&mut self, mode: CrashMode) {
         let next = self.rig.crashed(mode);
         self.let_go();
+        self.hide();
         self.db = None;
         self.rig = next;
         self.open();
@@ -311,6 +344,7 @@ impl Driver {
     pub fn finish(mut self) -> Coverage {
         self.check();
         self.let_go();
+        self.hide();
         self.db.take().expect("open").close().expect("close");
         self.coverage
     }

@@ -4,7 +4,7 @@ mod driver;
 mod rig;
 mod steps;
 
-pub use driver::{Driver, Replay};
+pub use driver::{Driver, Replay, Shared};
 pub use rig::Rig;
 pub use steps::{StepScheduler, crash_points};
 
