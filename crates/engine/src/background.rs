@@ -63,8 +63,7 @@ impl BackgroundWork for Core {
             return false;
         }
         if self.has_failed() {
-            self.resume_after_full_disk();
-            return false;
+            return self.resume_after_full_disk();
         }
         let Some(job) = self.next_job() else {
             self.sweep();

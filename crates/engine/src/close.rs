@@ -111,9 +111,13 @@ impl Core {
     /// Closes: stops work, and releases the lock. With `clean` the memtables are flushed before, and the manifest is
     /// ended so that the next open finds any damage; without, what is in memory stays in the log.
     pub(crate) fn shut_down(&self, clean: bool) -> Result<()> {
+        // Whoever comes second waits for the first: the database is closed when this returns.
+        let _alone = self.closing.lock();
         if !self.mark_closed() {
             return Ok(());
         }
+        // A `resume` that is under way may end; it must not write when the lock file is given back.
+        drop(self.resuming.lock());
         let waits = clean && !planted::is(planted::Fault::CloseWithoutFlush);
         let flushed = if waits { self.flush_last() } else { Ok(()) };
         self.stop_background();

@@ -87,6 +87,13 @@ impl Core {
         })
     }
 
+    /// Whether no compaction runs or can be picked because damaged tables are in the way.
+    pub(crate) fn is_blocked_by_damage(&self, state: &State) -> bool {
+        !state.quarantined.is_empty()
+            && state.compactions_running == 0
+            && self.pick(state, 0, &self.options.leveled_options()).is_none()
+    }
+
     fn pick(&self, state: &State, position: usize, options: &LeveledOptions) -> Option<Compaction> {
         LeveledPicker.pick(&self.pick_input(state, position, options))
     }

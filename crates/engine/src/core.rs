@@ -2,7 +2,8 @@
 //!
 //! # Locks
 //!
-//! Taken in this order, and never the other way round (`resuming`, held by a `resume`, comes before all of them):
+//! Taken in this order, and never the other way round (`closing`, held by a `close`, and `resuming`, held by a `resume`,
+//! come before all of them):
 //!
 //! 1. `log`: the log's end. Held by the leader of a write group, and by whoever seals the memtable or syncs.
 //! 2. `manifest`: the manifest's end. Held while an edit is written and installed.
@@ -52,6 +53,8 @@ pub(crate) struct Core {
     pub(crate) health: Mutex<Health>,
     /// Held by the one `resume` that is running.
     pub(crate) resuming: Mutex<Retry>,
+    /// Held by whoever closes.
+    pub(crate) closing: Mutex<()>,
 
     // Read without a lock.
     pub(crate) super_version: ArcSwap<SuperVersion>,
@@ -104,6 +107,7 @@ impl Core {
             lock: Mutex::new(Some(parts.lock)),
             health: Mutex::default(),
             resuming: Mutex::default(),
+            closing: Mutex::default(),
             super_version,
             visible: Visible::new(parts.visible),
             next_file: AtomicU64::new(parts.next_file),

@@ -99,7 +99,17 @@ pub struct Cursor {
     value: Slice,
     error: Option<Error>,
     picture: Arc<SuperVersion>,
-    handle: Arc<Handle>,
+    handle: Reader,
+}
+
+/// The handle of a cursor. Dropped last, when nothing of the cursor keeps a table any more.
+#[derive(Debug)]
+struct Reader(Arc<Handle>);
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.reader_dropped();
+    }
 }
 
 impl Cursor {
@@ -120,7 +130,7 @@ impl Cursor {
 
     /// A further cursor over the same picture, not positioned.
     pub(crate) fn twin(&self) -> Result<Self> {
-        Self::over(&self.handle, Arc::clone(&self.picture), self.bounds.clone(), self.seq)
+        Self::over(&self.handle.0, Arc::clone(&self.picture), self.bounds.clone(), self.seq)
     }
 
     fn over(
@@ -138,7 +148,7 @@ impl Cursor {
             value: Slice::empty(),
             error: None,
             picture,
-            handle: Arc::clone(handle),
+            handle: Reader(Arc::clone(handle)),
         })
     }
 
@@ -290,7 +300,7 @@ impl Cursor {
         } else if let Some(error) = &self.error {
             return Err(error.clone());
         }
-        let result = self.handle.check_open().and_then(|()| movement(self));
+        let result = self.handle.0.check_open().and_then(|()| movement(self));
         if let Err(error) = &result {
             self.place = Place::Nowhere;
             self.error = Some(error.clone());
@@ -412,12 +422,6 @@ impl Cursor {
             Some(ValueKind::Delete) | None => Ok(false),
             Some(other) => Err(unsupported(other)),
         }
-    }
-}
-
-impl Drop for Cursor {
-    fn drop(&mut self) {
-        self.handle.reader_dropped();
     }
 }
 

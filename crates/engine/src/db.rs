@@ -342,7 +342,8 @@ impl Db {
     /// memory to new tables, and takes writes again. Also lets failed background work be tried at once. Batches whose
     /// outcome was unknown are settled by it: they are not there. Does nothing when nothing is wrong.
     ///
-    /// After a full disk this is tried automatically, every second at first.
+    /// After a full disk background threads try this by themselves, every second at first. With
+    /// [`Background::Inline`](crate::Background::Inline) there are none, so it is for the caller to try.
     ///
     /// # Errors
     ///

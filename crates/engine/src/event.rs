@@ -78,7 +78,9 @@ pub struct RecoveryReport {
     pub last_sequence: SequenceNumber,
 }
 
-/// Receives events. Called on the thread that caused the event, with no lock held; must return soon and not panic.
+/// Receives events. Called on the thread that caused the event; must return soon and not panic. It may read the database
+/// and call [`Db::stats`](crate::Db::stats) and [`Db::state`](crate::Db::state), but what writes, flushes, compacts, resumes
+/// or closes would wait for the very thread that it is called on: hand that to another one.
 pub trait EventListener: Send + Sync + Debug {
     /// Something happened.
     fn on_event(&self, event: &Event);

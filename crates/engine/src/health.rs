@@ -13,6 +13,7 @@
 
 use crate::core::Core;
 use crate::event::Event;
+use crate::stall::WaitFor;
 use crate::state::State;
 use crate::{Error, ErrorKind, Result};
 use esker_base::FileNumber;
@@ -189,14 +190,18 @@ impl Core {
         self.degrade(error);
     }
 
-    /// Whether a writer that has to wait would wait for work that keeps failing.
-    pub(crate) fn check_wait_makes_sense(&self) -> Result<()> {
-        let state = self.state.lock();
-        if state.flush_retry.is_failing() || state.compaction_retry.is_failing() {
-            drop(state);
-            return Err(self.degraded_error());
-        }
-        Ok(())
+    /// Fails when a writer would wait for work that keeps failing, or that nobody can do.
+    pub(crate) fn check_wait_makes_sense(&self, what: WaitFor) -> Result<()> {
+        let in_vain = {
+            let state = self.state.lock();
+            match what {
+                WaitFor::Flush => state.flush_retry.is_failing(),
+                WaitFor::Compaction => {
+                    state.compaction_retry.is_failing() || self.is_blocked_by_damage(&state)
+                }
+            }
+        };
+        if in_vain { Err(self.degraded_error()) } else { Ok(()) }
     }
 }
 

@@ -15,27 +15,34 @@ use std::sync::Arc;
 
 impl Core {
     pub(crate) fn resume(&self) -> Result<()> {
-        let _alone = self.resuming.lock();
-        self.check_open()?;
-        self.resume_alone()
+        {
+            let _alone = self.resuming.lock();
+            self.check_open()?;
+            self.resume_alone()?;
+        }
+        // Only now: on the caller's thread, what is done here may fail and want to resume.
+        self.progressed();
+        self.work_available();
+        Ok(())
     }
 
-    /// After a full disk the way out is tried without being asked for, later and later.
-    pub(crate) fn resume_after_full_disk(&self) {
+    /// After a full disk the way out is tried without being asked for, later and later. Returns whether that helped.
+    pub(crate) fn resume_after_full_disk(&self) -> bool {
+        let mut retry = self.resuming.lock();
         let full = self.failure().is_some_and(|cause| cause.is_no_space() || is_no_space_below(&cause));
         if !full || self.check_open().is_err() {
-            return;
+            return false;
         }
-        let mut retry = self.resuming.lock();
-        if !retry.is_failing() {
-            // The disk has just been found full: give it a moment.
-            retry.failed(self.components.clock.now());
-        } else if retry.is_due(|| self.components.clock.now()) {
-            match self.resume_alone() {
-                Ok(()) => retry.succeeded(),
-                Err(_) => retry.failed(self.components.clock.now()),
-            }
+        let now = self.components.clock.now();
+        // When the disk has just been found full, it gets a moment.
+        let resumed = retry.is_failing() && retry.is_due(|| now) && self.resume_alone().is_ok();
+        if resumed {
+            retry.succeeded();
+            self.progressed();
+        } else if retry.is_due(|| now) {
+            retry.failed(now);
         }
+        resumed
     }
 
     fn resume_alone(&self) -> Result<()> {
@@ -53,8 +60,6 @@ impl Core {
             self.unlatch();
             self.set_leftovers(true);
         }
-        self.progressed();
-        self.work_available();
         Ok(())
     }
 

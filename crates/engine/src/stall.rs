@@ -15,7 +15,7 @@ pub(crate) struct StallInput {
     pub(crate) l0_trigger: usize,
     /// Sealed memtables that are not flushed.
     pub(crate) immutables: usize,
-    /// Whether this write will seal a further one.
+    /// Whether this write will seal a further one: the memtable or its log segment is full.
     pub(crate) memtable_full: bool,
 }
 
@@ -27,7 +27,23 @@ pub(crate) enum Admission {
     /// Goes on after a moment.
     Delay(Duration, &'static str),
     /// Waits until something has finished, then asks again.
-    Wait(&'static str),
+    Wait(WaitFor),
+}
+
+/// What a writer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitFor {
+    Flush,
+    Compaction,
+}
+
+impl WaitFor {
+    pub(crate) fn cause(self) -> &'static str {
+        match self {
+            WaitFor::Flush => "too many memtables wait for their flush",
+            WaitFor::Compaction => "too many tables in level 0",
+        }
+    }
 }
 
 /// Level-0 tables at which writers are slowed, as a multiple of the trigger.
@@ -39,15 +55,15 @@ const DELAY_MAX: Duration = Duration::from_millis(1);
 pub(crate) fn admit(input: StallInput) -> Admission {
     let StallInput { l0_tables, l0_trigger, immutables, memtable_full } = input;
     if memtable_full && immutables >= MAX_IMMUTABLES {
-        return Admission::Wait("too many memtables wait for their flush");
+        return Admission::Wait(WaitFor::Flush);
     }
     let (slow, stop) = ((l0_trigger * L0_SLOW).max(8), (l0_trigger * L0_STOP).max(16));
     if l0_tables >= stop {
         // A write that fits the memtable does not make level 0 larger.
         if memtable_full {
-            return Admission::Wait("too many tables in level 0");
+            return Admission::Wait(WaitFor::Compaction);
         }
-        return Admission::Delay(DELAY_MAX, "too many tables in level 0");
+        return Admission::Delay(DELAY_MAX, WaitFor::Compaction.cause());
     }
     if l0_tables >= slow {
         let part = (l0_tables - slow + 1) as u32;

@@ -39,18 +39,19 @@ impl CommitGroup for Core {
     }
 
     fn commit(&self, group: &[&Request]) -> Result<()> {
-        self.admit_writer()?;
-        let mut rotated = false;
-        let result = {
+        let mut seals = false;
+        let (rotated, result) = loop {
+            self.admit_writer(seals)?;
             let mut log = self.log.lock();
             self.check_writable()?;
-            let full = if self.is_full(&log) {
-                rotated = true;
-                self.rotate(&mut log)
-            } else {
-                Ok(())
-            };
-            full.and_then(|()| self.append_group(&mut log, group))
+            let full = self.is_full(&log);
+            if full && !seals {
+                // It became full behind our back, or its log segment did: that takes another admission.
+                seals = true;
+                continue;
+            }
+            let ready = if full { self.rotate(&mut log) } else { Ok(()) };
+            break (full, ready.and_then(|()| self.append_group(&mut log, group)));
         };
         if rotated {
             self.work_available();
@@ -64,22 +65,22 @@ impl CommitGroup for Core {
 
 impl Core {
     /// Slows the leader down, or holds it up, as the state of flushes and compactions demands. Those behind it in the
-    /// queue wait with it.
-    fn admit_writer(&self) -> Result<()> {
+    /// queue wait with it. `seals` says that the write is known to need a new memtable.
+    fn admit_writer(&self, seals: bool) -> Result<()> {
         let mut waited: Option<(std::time::Duration, &'static str)> = None;
         loop {
             let seen = self.progress_now();
             self.check_writable()?;
-            match admit(self.stall_input()) {
+            match admit(self.stall_input(seals)) {
                 Admission::Go => break,
                 Admission::Delay(delay, cause) => {
                     self.metrics.delayed(delay, cause);
                     self.components.scheduler.delay(delay);
                     break;
                 }
-                Admission::Wait(cause) => {
-                    self.check_wait_makes_sense()?;
-                    waited.get_or_insert_with(|| (self.components.clock.now(), cause));
+                Admission::Wait(what) => {
+                    self.check_wait_makes_sense(what)?;
+                    waited.get_or_insert_with(|| (self.components.clock.now(), what.cause()));
                     self.work_available();
                     self.wait_for_progress(seen);
                 }
@@ -93,14 +94,14 @@ impl Core {
         Ok(())
     }
 
-    fn stall_input(&self) -> StallInput {
+    fn stall_input(&self, seals: bool) -> StallInput {
         let picture = self.super_version.load();
         let l0_tables = picture.keyspaces.iter().map(|keyspace| keyspace.level0.len()).max().unwrap_or(0);
         StallInput {
             l0_tables,
             l0_trigger: self.options.l0_trigger,
             immutables: picture.immutables.len(),
-            memtable_full: picture.active.memory_usage() >= self.options.effective_memtable_size(),
+            memtable_full: seals || picture.active.memory_usage() >= self.options.effective_memtable_size(),
         }
     }
 
@@ -216,8 +217,8 @@ impl Core {
         Ok(())
     }
 
-    /// Creates a log segment whose name is durable. A half-made one is removed again, so that the chain of segments
-    /// stays whole.
+    /// Creates a log segment whose name is durable. A half-made one is removed again, and durably so: after a loss of
+    /// power its header would say that the segment before it ends here, and hide what is appended to that later.
     pub(crate) fn create_segment(&self, header: SegmentHeader, durable: SequenceNumber) -> Result<LogWriter> {
         let vfs = &self.components.vfs;
         let path = self.file_path(FileKind::Wal, header.number);
@@ -228,9 +229,11 @@ impl Core {
             vfs.sync_dir(&self.dir).map(|()| writer).map_err(|e| Error::io("sync", &self.dir, e))
         });
         created.inspect_err(|error| {
-            if let Err(remove) = vfs.remove(&path)
-                && remove.kind() != std::io::ErrorKind::NotFound
-            {
+            let gone = match vfs.remove(&path) {
+                Ok(()) => vfs.sync_dir(&self.dir).is_ok(),
+                Err(remove) => remove.kind() == std::io::ErrorKind::NotFound,
+            };
+            if !gone {
                 self.fail(error);
             }
         })

@@ -23,16 +23,16 @@ impl InlineScheduler {
 
     fn run(&self, work: &Arc<dyn BackgroundWork>) {
         loop {
-            if self.busy.swap(true, Ordering::Acquire) {
+            if self.busy.swap(true, Ordering::SeqCst) {
                 return;
             }
             let mut worked = false;
-            while !self.stopped.load(Ordering::Relaxed) && work.step() {
+            while !self.stopped.load(Ordering::SeqCst) && work.step() {
                 worked = true;
             }
-            self.busy.store(false, Ordering::Release);
+            self.busy.store(false, Ordering::SeqCst);
             // Work that came while we were busy was left to us: look once more after giving the flag back.
-            if !worked || self.stopped.load(Ordering::Relaxed) {
+            if !worked || self.stopped.load(Ordering::SeqCst) {
                 return;
             }
         }
@@ -65,8 +65,8 @@ impl Scheduler for InlineScheduler {
     fn delay(&self, _duration: Duration) {}
 
     fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
-        while self.busy.load(Ordering::Acquire) {
+        self.stopped.store(true, Ordering::SeqCst);
+        while self.busy.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
         self.started.store(false, Ordering::SeqCst);
