@@ -30,6 +30,7 @@ mod obsolete;
 mod options;
 mod read;
 mod recovery;
+mod registry;
 mod repair;
 mod resume;
 pub mod scheduler;
