@@ -136,8 +136,8 @@ impl Source {
         for number in lost {
             let (range, entries) = &self.blocks[*number];
             let inside = |gap: &&esker_sst_dump::LostRange| {
-                gap.offset <= range.start && range.start < (gap.offset + gap.length).max(gap.offset + 1)
-                    || gap.before.is_none() && range.start >= gap.offset
+                let end = if gap.before.is_none() { u64::MAX } else { gap.offset + gap.length };
+                (gap.offset..end).contains(&range.start)
             };
             let gap = report.gaps.iter().find(inside).unwrap_or_else(|| panic!("{what}: {report}"));
             for (key, seq, _) in entries {
@@ -307,7 +307,7 @@ fn the_hash_seed() {
     let source = Source::small();
     let dir = tempfile::tempdir().unwrap();
     let manifest = manifest(dir.path(), &[]);
-    source.vfs.write_file(Path::new("/MANIFEST-000001"), &std::fs::read(manifest).unwrap()).unwrap();
+    source.vfs.write_file(Path::new("/MANIFEST-000001"), std::fs::read(manifest).unwrap()).unwrap();
     let mut bad = source.good.clone();
     bad[source.section("properties")].fill(0);
     let (report, _) = source.salvage_with(&bad, &SalvageOptions::default()).ok().unwrap();
