@@ -151,3 +151,23 @@ fn a_repair_stays_in_its_directory() {
     assert!(fs::read_dir(&report.lost_dir).unwrap().count() > 0);
     assert_eq!(small().open(&dir).unwrap().get("k").unwrap().unwrap(), "v");
 }
+
+/// Keys that are written while a cursor stands behind them hide nothing, and bring no key twice. Mutation: the key that is
+/// shown is forgotten when the cursor seeks past what is hidden.
+#[test]
+fn keys_that_come_between_while_a_cursor_stands() {
+    for hidden in [1, 8, 9, 10, 40] {
+        let rig = Rig::new();
+        let db = rig.open_inline(&small()).unwrap();
+        db.put("a", "1").unwrap();
+        db.put("k", "2").unwrap();
+        db.flush().unwrap();
+        let mut cursor = db.cursor().unwrap();
+        cursor.seek_to_last().unwrap();
+        for number in 0..hidden {
+            db.put(format!("b{}", number % 3), "new").unwrap();
+        }
+        cursor.next().unwrap();
+        assert!(!cursor.valid(), "{hidden} hidden: {:?} again", cursor.key());
+    }
+}
