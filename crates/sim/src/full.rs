@@ -164,7 +164,11 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
+        let unmounted = Command::new("umount").arg(&self.0).stderr(std::process::Stdio::null()).status();
+        if !unmounted.is_ok_and(|status| status.success()) {
+            // After a failure a database may still be open on it.
+            let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        }
     }
 }
 

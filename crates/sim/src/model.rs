@@ -7,6 +7,7 @@ use std::sync::Arc;
 use esker::scheduler::ThreadScheduler;
 use esker::vfs::CrashMode;
 use esker::{Background, Db, Options};
+use esker_base::SplitMix64;
 use esker_testkit::{History, KeySpace, Mix, Op, Verdict, Workload, WriteOp};
 
 use crate::disk::Disk;
@@ -221,11 +222,34 @@ fn keys_of(case: &Case<'_>) -> KeySpace {
     KeySpace::new(case.seed, [12, 40, 200, 800][(case.rng(2).below(4)) as usize], 3000)
 }
 
+/// A mix of its own for every case: where some operations are rare and others frequent, they meet in ways that an even
+/// mix never gives. Every other case crashes now and then, and so is short between two crashes.
+fn swarm(rng: &mut SplitMix64) -> Mix {
+    let mix = Mix { crashes: rng.below(2) * 2, ..Mix::everything() };
+    if rng.percent(40) {
+        return mix;
+    }
+    let mut weight = |usual: u64| (usual * [0, 1, 4, 10, 30][rng.below(5) as usize]).div_ceil(4);
+    Mix {
+        writes: weight(mix.writes).max(100),
+        gets: weight(mix.gets),
+        scans: weight(mix.scans).min(120),
+        cursors: weight(mix.cursors).min(400),
+        snapshots: weight(mix.snapshots).min(100),
+        flushes: weight(mix.flushes).min(20),
+        compactions: weight(mix.compactions).min(5),
+        syncs: weight(mix.syncs),
+        reopens: weight(mix.reopens).min(4),
+        delete_percent: weight(20).min(80),
+        batch_percent: weight(15).min(80),
+        ..mix
+    }
+}
+
 fn model(case: &mut Case<'_>) {
     let mut bench = Bench::new(case);
     case.coverage.add("random options", u64::from(bench.setup.name == "random"));
-    // Every other case crashes now and then, and so is short between two crashes.
-    let mix = Mix { crashes: case.rng(3).below(2) * 2, ..Mix::everything() };
+    let mix = swarm(&mut case.rng(3));
     let ops = case.ops(3000);
     for (number, op) in (0..ops).zip(Workload::new(case.seed, keys_of(case), mix)) {
         if case.settings.trace {
