@@ -260,10 +260,12 @@ mod tests {
         }
     }
 
-    /// Blocks of random lengths between random bytes and zeros: the run finds the end of each, the window all of them and
-    /// nothing else, wherever it begins.
+    /// Blocks of random lengths between random bytes and zeros: the run finds the end of each, the window all of them,
+    /// wherever it begins, and next to nothing else.
     #[test]
     fn blocks_are_found_without_knowing_where_they_start() {
+        // Pairs that match by chance: about one in 2^39, here of 2^36.
+        let mut extra = 0;
         for seed in 0..30 {
             let mut rng = SplitMix64::new(seed);
             let mut bytes = |len: u64| -> Vec<u8> { (0..len).map(|_| rng.below(256) as u8).collect() };
@@ -289,8 +291,10 @@ mod tests {
             let from = usize::try_from(sizes.below(file.len() as u64 / 2)).unwrap();
             let found = find_blocks(context(), from as u64, &file[from..], file.len());
             blocks.retain(|block| block.start >= from as u64);
-            assert_eq!(found, blocks, "seed {seed}");
+            assert!(blocks.iter().all(|block| found.contains(block)), "seed {seed}");
+            extra += found.len() - blocks.len();
         }
+        assert!(extra <= 2, "{extra}");
     }
 
     #[test]
