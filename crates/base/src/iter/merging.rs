@@ -126,12 +126,15 @@ impl<I: InternalIterator> MergingIterator<I> {
             if index == winner {
                 continue;
             }
-            child.seek(target)?;
-            if direction == Direction::Backward {
-                if child.valid() {
-                    child.prev()?;
-                } else {
-                    child.seek_to_last()?;
+            match direction {
+                Direction::Forward => child.seek(target)?,
+                // In one call: into a memtable, entries may come behind the target between two calls, and a child that
+                // stood at one of them would take the merge back over what it has passed.
+                Direction::Backward => {
+                    child.seek_for_prev(target)?;
+                    while child.valid() && child.key() == target {
+                        child.prev()?;
+                    }
                 }
             }
         }

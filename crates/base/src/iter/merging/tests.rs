@@ -219,3 +219,82 @@ fn er08_an_error_is_never_the_end() {
         assert!(iter.valid());
     }
 }
+
+/// A memtable that entries come into: its second positioning, and every later one, sees those of `later` too.
+struct Growing {
+    now: VecIterator,
+    later: Vec<Entry>,
+    positionings: u32,
+}
+
+impl Growing {
+    fn position(&mut self, movement: impl FnOnce(&mut VecIterator) -> Result<()>) -> Result<()> {
+        self.positionings += 1;
+        movement(&mut self.now)?;
+        // What comes after this call is there for the next one; the place stays where it is.
+        if self.positionings == 2 && !self.now.valid() {
+            self.now = VecIterator::new(std::mem::take(&mut self.later));
+        }
+        Ok(())
+    }
+}
+
+impl InternalIterator for Growing {
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.position(VecIterator::seek_to_first)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.position(VecIterator::seek_to_last)
+    }
+
+    fn seek(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
+        self.position(|now| now.seek(target))
+    }
+
+    fn seek_for_prev(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
+        self.position(|now| now.seek_for_prev(target))
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.now.next()
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        self.now.prev()
+    }
+
+    fn valid(&self) -> bool {
+        self.now.valid()
+    }
+
+    fn key(&self) -> InternalKeyRef<'_> {
+        self.now.key()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.now.value()
+    }
+}
+
+/// Entries that come into a child while the merge turns don't take it back over what it has passed: a cursor that seeks
+/// past the versions of a key would go on from there. Found with real threads. Mutation: `turn` seeks, and then goes to
+/// the child's last entry.
+#[test]
+fn a_turn_does_not_meet_what_comes_meanwhile() {
+    let child = |now: &[Entry], later: &[Entry]| Growing {
+        now: VecIterator::new(now.to_vec()),
+        later: later.to_vec(),
+        positionings: 0,
+    };
+    let fixed = child(&[entry("a", 1), entry("c", 1), entry("e", 1)], &[]);
+    let growing = child(&[], &[entry("d", 9), entry("z", 8)]);
+    let mut merged = MergingIterator::new(vec![growing, fixed]);
+    merged.seek_to_first().unwrap();
+    merged.next().unwrap();
+    assert_eq!(merged.key().user_key, b"c");
+    merged.prev().unwrap();
+    assert_eq!(merged.key().user_key, b"a");
+    merged.prev().unwrap();
+    assert!(!merged.valid());
+}
