@@ -12,12 +12,10 @@ impl Core {
         let sealed = {
             let mut log = self.log.lock();
             self.check_writable()?;
-            if !log.active.is_empty() {
-                self.rotate(&mut log)?;
-            }
-            log.active.log
+            let rotated = if log.active.is_empty() { Ok(()) } else { self.rotate(&mut log) };
+            rotated.map(|()| log.active.log)
         };
-        let flushed = self.wait_for_flush(sealed);
+        let flushed = sealed.and_then(|sealed| self.wait_for_flush(sealed));
         if flushed.is_err() {
             self.report_failure();
         }

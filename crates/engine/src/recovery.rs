@@ -326,6 +326,7 @@ impl<'a> Opening<'a> {
         lock: Box<dyn FileLock>,
         report: RecoveryReport,
     ) -> Result<Arc<Core>> {
+        self.keep_lost_segments(replay)?;
         let writer = self.start_log(replay)?;
         let log_number = writer.header().number;
         let manifest_number = self.new_number();
@@ -342,7 +343,6 @@ impl<'a> Opening<'a> {
         sync_dir(vfs.as_ref(), self.dir)?;
         let manifest = ManifestWriter::create(Arc::clone(&vfs), self.dir, manifest_number, &self.state)
             .map_err(|failed| failed.error)?;
-        self.keep_lost_segments(replay)?;
         self.remove_orphans(log_number, manifest_number);
         let memtable_size = self.options.effective_memtable_size();
         let active = Generation::new(log_number, self.state.hash_seed, ids.len(), memtable_size);
@@ -388,7 +388,9 @@ impl<'a> Opening<'a> {
         Ok(writer)
     }
 
-    /// After a point-in-time recovery, what was left out of the log stays under another name.
+    /// After a point-in-time recovery, what was left out of the log stays under another name. It gets that name before the
+    /// new segment is there, whose header will say where the log ends: what lies behind that end is a leftover for the
+    /// next open.
     fn keep_lost_segments(&self, replay: &LogReplay) -> Result<()> {
         let Some(dropped) = &replay.dropped else { return Ok(()) };
         if self.options.recovery != RecoveryMode::PointInTime {
@@ -396,8 +398,11 @@ impl<'a> Opening<'a> {
         }
         for segment in &dropped.segments {
             let lost = FileKind::LostWal.path(self.dir, segment.number);
-            let renamed = self.components.vfs.rename(&segment.path, &lost);
-            renamed.map_err(|error| Error::io("rename", &segment.path, error))?;
+            match self.components.vfs.link(&segment.path, &lost) {
+                // An earlier open that died has done it.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                linked => linked.map_err(|error| Error::io("link", &segment.path, error))?,
+            }
         }
         sync_dir(self.components.vfs.as_ref(), self.dir)
     }

@@ -537,12 +537,7 @@ fn dw17_kill_at_any_moment() {
                 }
             }
             assert_eq!(halves[0], halves[1], "half a batch");
-            assert!(
-                halves[0] >= *acked,
-                "round {round}: {} of {} are there",
-                halves[0],
-                *acked
-            );
+            assert!(halves[0] >= *acked, "round {round}: {} of {} are there", halves[0], *acked);
             // The numbers go on without a gap for all writers.
             start = if writer == 0 { halves[0] } else { start.max(halves[0]) };
         }
