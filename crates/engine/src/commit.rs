@@ -240,7 +240,12 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     fn request(tag: u8) -> Request {
-        Request { payload: Arc::from([tag]), count: 1, durability: Durability::Buffered, wal: true }
+        Request {
+            payload: std::sync::Arc::from([tag]),
+            count: 1,
+            durability: Durability::Buffered,
+            wal: true,
+        }
     }
 
     /// Collects what was committed; fails for groups that hold the tag 13, panics for 66.

@@ -51,7 +51,7 @@ pub fn batches_are_whole(order: PublishOrder) {
         let mut before = 0;
         for _ in 0..2 {
             let seen = visible.load();
-            assert!(seen >= before && seen % 2 == 0, "{seen} after {before}");
+            assert!(seen >= before && seen.is_multiple_of(2), "{seen} after {before}");
             for seq in 1..=seen {
                 let found = memtable[seq as usize - 1].load(Ordering::Relaxed);
                 assert_eq!(found, seq, "entry {seq} of {seen} is not there");
