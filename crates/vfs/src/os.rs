@@ -100,7 +100,9 @@ impl Vfs for OsVfs {
             Ok(()) => {
                 // The id is a courtesy: a disk that is full must not keep the database from opening.
                 let id = format!("{}\n", std::process::id());
-                let _ = file.set_len(0).and_then(|()| sys::write_at(&file, id.as_bytes(), 0));
+                if has_one_name(&file) {
+                    let _ = file.set_len(0).and_then(|()| sys::write_at(&file, id.as_bytes(), 0));
+                }
                 Ok(Box::new(OsLock { file }))
             }
             Err(std::fs::TryLockError::WouldBlock) => Err(held_error(&file)),
@@ -133,6 +135,14 @@ fn options() -> OpenOptions {
         options.mode(0o600).custom_flags(flags.bits().cast_signed());
     }
     options
+}
+
+/// Whether the file has no further name, which could be anywhere: a stranger's hard link, whose content is not ours.
+fn has_one_name(file: &File) -> bool {
+    #[cfg(unix)]
+    return file.metadata().is_ok_and(|metadata| std::os::unix::fs::MetadataExt::nlink(&metadata) == 1);
+    #[cfg(not(unix))]
+    return file.metadata().is_ok();
 }
 
 /// Opens a file, makes sure that it is a regular one, and returns its length too.

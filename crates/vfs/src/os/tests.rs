@@ -55,6 +55,19 @@ fn held_lock_names_its_holder() {
     assert!(path.exists());
 }
 
+/// A lock file that is a hard link to a file elsewhere is locked, and its content is left alone. Mutation: the id is
+/// written whatever other names the file has.
+#[test]
+fn a_lock_writes_into_no_file_with_another_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (elsewhere, path) = (dir.path().join("elsewhere"), dir.path().join("LOCK"));
+    std::fs::write(&elsewhere, "precious").unwrap();
+    std::fs::hard_link(&elsewhere, &path).unwrap();
+    let _lock = OsVfs.lock(&path).unwrap();
+    assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "precious");
+    assert_eq!(OsVfs.lock(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}
+
 /// Preallocated room is really taken on the disk, and the free space is told.
 #[test]
 fn room_on_the_disk() {
