@@ -242,6 +242,8 @@ fn swarm(rng: &mut SplitMix64) -> Mix {
         reopens: weight(mix.reopens).min(4),
         delete_percent: weight(20).min(80),
         batch_percent: weight(15).min(80),
+        // Each unlogged batch doubles the states that a crash may leave, until a flush; the oracle follows them all.
+        no_log_permille: if mix.crashes > 0 { 0 } else { mix.no_log_permille },
         ..mix
     }
 }
