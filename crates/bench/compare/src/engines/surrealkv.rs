@@ -25,7 +25,7 @@ impl Engine for SurrealKv {
     }
 
     fn open(settings: &Settings) -> Result<Self> {
-        let runtime = Builder::new_multi_thread().worker_threads(2).build()?;
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
         let guard = runtime.enter();
         let options = Options::new()
             .with_path(settings.dir.clone())
