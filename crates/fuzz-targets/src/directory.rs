@@ -20,13 +20,7 @@ const ENTRIES_MAX: usize = 50_000;
 pub(crate) fn directory(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let flags = input.byte();
-    let mem = MemVfs::new();
-    for _ in 0..FILES_MAX {
-        if input.is_empty() {
-            break;
-        }
-        add_file(&mut input, &mem);
-    }
+    let mem = build(&mut input);
     let copy = || mem.crash_clone_with(CrashMode::Keep);
     let mode = if flags & 1 == 0 { RecoveryMode::Strict } else { RecoveryMode::PointInTime };
     let options = Setup::tiny().options.recovery(mode);
@@ -35,6 +29,18 @@ pub(crate) fn directory(bytes: &[u8]) {
         Err(error) => assert_refusal(&error),
     }
     repair(copy(), &options);
+}
+
+/// Makes the files that an input describes.
+pub fn build(input: &mut Input<'_>) -> MemVfs {
+    let mem = MemVfs::new();
+    for _ in 0..FILES_MAX {
+        if input.is_empty() {
+            break;
+        }
+        add_file(input, &mem);
+    }
+    mem
 }
 
 fn add_file(input: &mut Input<'_>, mem: &MemVfs) {
