@@ -67,6 +67,7 @@ impl BackgroundWork for Core {
         }
         let Some(job) = self.next_job() else {
             self.sweep();
+            self.flush_log_buffer();
             return false;
         };
         // What a failure means is recorded in there.

@@ -19,8 +19,8 @@ pub use esker_sstable::Compression;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Durability {
-    /// In esker's own buffer. It goes to the operating system when 64 KiB have gathered, with the next write of a
-    /// higher level, with [`Db::sync`], [`Db::flush`] and [`Db::close`].
+    /// In esker's own buffer. It goes to the operating system when 64 KiB have gathered, after about half a second
+    /// (with background threads), with the next write of a higher level, with [`Db::sync`], [`Db::flush`] and [`Db::close`].
     Memory,
     /// Handed to the operating system: survives `kill -9`.
     #[default]

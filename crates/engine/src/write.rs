@@ -198,6 +198,20 @@ impl Core {
         Ok(())
     }
 
+    /// Hands what `Durability::Memory` writes have left in the buffer to the operating system. Idle background threads
+    /// call this twice a second.
+    pub(crate) fn flush_log_buffer(&self) {
+        let mut log = self.log.lock();
+        if log.writer.buffered() > 0 && self.check_writable().is_ok() {
+            let flushed = log.record_skip().and_then(|()| log.writer.flush());
+            drop(log);
+            if let Err(error) = flushed {
+                self.fail(&error);
+                self.report_failure();
+            }
+        }
+    }
+
     /// Seals the active memtables and starts a new log segment with new ones. The caller tells the scheduler.
     pub(crate) fn rotate(&self, log: &mut LogEnd) -> Result<()> {
         log.record_skip().and_then(|()| log.writer.flush()).inspect_err(|error| self.fail(error))?;

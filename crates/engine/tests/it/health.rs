@@ -211,3 +211,83 @@ fn er01_a_full_disk_heals_by_itself() {
     assert_eq!(db.iter().count() as u64, written + 1);
     assert_sound(&db);
 }
+
+/// Writes at `Memory` durability do not stay in the buffer for long: idle threads hand them over.
+#[test]
+fn what_memory_writes_leave_in_the_buffer_goes_out_by_time() {
+    let rig = Rig::new();
+    let db = rig.open_threads(&small(), 1).unwrap();
+    let memory = WriteOptions::new().with_durability(esker::Durability::Memory);
+    db.put_with(b"k", b"v", &memory).unwrap();
+    let start = Instant::now();
+    loop {
+        let image = rig.crashed(CrashMode::Keep);
+        let there = image.open_inline(&small()).unwrap().get(b"k").unwrap().is_some();
+        if there {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "the write is still in the buffer");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A listener may call the database: nothing is locked while it runs.
+#[test]
+fn b1_a_listener_may_ask_for_the_state() {
+    #[derive(Debug, Default)]
+    struct Nosy {
+        db: std::sync::Mutex<Option<Db>>,
+        seen: std::sync::Mutex<Vec<String>>,
+    }
+    impl esker::EventListener for Nosy {
+        fn on_event(&self, event: &esker::Event) {
+            let db = self.db.lock().unwrap().clone();
+            if let (Some(db), esker::Event::BackgroundError { latched, .. }) = (db, event) {
+                let seen = format!("{latched} {:?} {}", db.state(), db.stats());
+                self.seen.lock().unwrap().push(seen);
+            }
+        }
+    }
+    let rig = Rig::new();
+    let faults = FaultVfs::new(Arc::new(rig.order.clone()));
+    let nosy = Arc::new(Nosy::default());
+    let options = small();
+    let components =
+        Components { listener: Some(nosy.clone()), ..rig.components_on(Arc::new(faults.clone()), &options) };
+    let db = Db::open_with("/db", options, components).unwrap();
+    *nosy.db.lock().unwrap() = Some(db.clone());
+    db.put(b"k", b"v").unwrap();
+    faults.arm(Fault::nth(1).kind(CallKind::SyncAll).path_suffix(".sst"));
+    db.flush().unwrap_err();
+    faults.arm(Fault::nth(1).kind(CallKind::Append).path_suffix(".wal"));
+    db.put(b"k", b"v").unwrap_err();
+    let seen = nosy.seen.lock().unwrap().clone();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert!(seen[0].starts_with("false Degraded") && seen[1].starts_with("true ReadOnly"), "{seen:?}");
+    *nosy.db.lock().unwrap() = None;
+}
+
+/// A scheduler serves one database: a second one is refused, and would otherwise wait for ever.
+#[test]
+fn one_scheduler_serves_one_database_at_a_time() {
+    for scheduler in [
+        Arc::new(ThreadScheduler::new(1)) as Arc<dyn esker::scheduler::Scheduler>,
+        Arc::new(InlineScheduler::new()),
+    ] {
+        let components = |vfs: &MemVfs| Components {
+            vfs: Arc::new(vfs.clone()),
+            scheduler: Arc::clone(&scheduler),
+            ..Components::for_options(&small())
+        };
+        let (first, second) = (MemVfs::new(), MemVfs::new());
+        let db = Db::open_with("/db", small(), components(&first)).unwrap();
+        let refused = Db::open_with("/db", small(), components(&second)).unwrap_err();
+        assert!(matches!(refused.kind(), ErrorKind::InvalidArgument { .. }), "{refused}");
+        db.put(b"k", b"v").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let db = Db::open_with("/db", small(), components(&second)).unwrap();
+        db.put(b"k", b"v").unwrap();
+        db.flush().unwrap();
+    }
+}
