@@ -31,7 +31,8 @@ const HAS_KEYSPACE: u8 = 0x08;
 /// batch is written: nothing of the batch is then applied.
 ///
 /// ```
-/// use esker_base::WriteBatch;
+/// # use esker_base as esker;
+/// use esker::WriteBatch;
 ///
 /// let mut batch = WriteBatch::new();
 /// batch.put(b"u:3", b"cy").delete(b"u:1");

@@ -14,7 +14,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What went wrong, with its cause.
 ///
 /// ```
-/// use esker_base::{Error, ErrorKind};
+/// # use esker_base as esker;
+/// use esker::{Error, ErrorKind};
 ///
 /// let error = Error::corruption("000042.sst", 8192, "block checksum 1a2b, computed 3c4d");
 /// assert_eq!(error.to_string(), "000042.sst @ 8192: block checksum 1a2b, computed 3c4d");

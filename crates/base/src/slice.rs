@@ -17,7 +17,8 @@ const INLINE: usize = 30;
 /// [`to_vec`](slice::to_vec).
 ///
 /// ```
-/// use esker_base::Slice;
+/// # use esker_base as esker;
+/// use esker::Slice;
 /// use std::sync::Arc;
 ///
 /// let block: Arc<[u8]> = Arc::from(vec![7; 4096]);
