@@ -2,7 +2,7 @@
 
 use crate::Error;
 use esker_base::SequenceNumber;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -76,6 +76,31 @@ pub struct RecoveryReport {
     pub manifest_tail_dropped: bool,
     /// The newest write that is there.
     pub last_sequence: SequenceNumber,
+}
+
+impl fmt::Display for RecoveryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RecoveryReport { replayed_batches, replayed_bytes, last_sequence, .. } = self;
+        write!(
+            f,
+            "{replayed_batches} batches ({replayed_bytes} bytes) of the log replayed, up to sequence {last_sequence}"
+        )?;
+        if let Some((file, offset, what)) = &self.dropped_from {
+            write!(
+                f,
+                "; {} bytes left out from {} @ {offset} on: {what}",
+                self.dropped_bytes,
+                file.display()
+            )?;
+        }
+        if let Some(promised) = self.promised {
+            write!(f, "; sequence {promised} was promised and is lost")?;
+        }
+        if self.manifest_tail_dropped {
+            f.write_str("; a torn last edit of the manifest was left out")?;
+        }
+        self.lost_files.iter().try_for_each(|file| write!(f, "; kept as {}", file.display()))
+    }
 }
 
 /// Receives events. Called on the thread that caused the event; must return soon and not panic. It may read the database

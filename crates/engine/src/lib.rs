@@ -49,7 +49,8 @@ pub use components::Components;
 pub use cursor::Cursor;
 pub use db::Db;
 pub use esker_base::{
-    Clock, Error, ErrorKind, ManualClock, Result, SequenceNumber, Slice, SystemClock, WriteBatch,
+    BatchOp, BatchReader, Clock, Error, ErrorKind, KeyspaceId, ManualClock, Result, SequenceNumber, Slice,
+    SystemClock, ValueKind, WriteBatch,
 };
 pub use esker_sstable::BlockCache;
 pub use event::{Event, EventListener, RecoveryReport};

@@ -146,6 +146,7 @@ fn w5_point_in_time_keeps_the_rest_of_the_log() {
     let db = Db::open_with("/db", options, components(&rig.mem)).unwrap();
     let report = db.recovery_report();
     assert!(report.dropped_bytes > 0 && report.promised.is_some(), "{report:?}");
+    assert!(report.to_string().contains(".wal.lost"), "{report}");
     assert_eq!(report.lost_files.len(), 1);
     let kept = rig.mem.read_file(&report.lost_files[0]).unwrap();
     assert_eq!(kept.len(), bytes.len());
