@@ -2,7 +2,7 @@
 //!
 //! Each fault is one `if planted::is(..)` at its place in some layer. Without the feature `planted`, which only the
 //! simulator's self-test turns on, [`is`] is a constant `false` and nothing of it is left in the program. With it, one
-//! fault for the whole process is chosen by [`plant`]. No real program turns the feature on: a planted fault loses data.
+//! fault for the whole process is chosen by `plant`. No real program turns the feature on: a planted fault loses data.
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $variant:ident => $name:literal,)*) => {
