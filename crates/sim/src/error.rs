@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker::vfs::{CallKind, CrashMode, Fault, FaultMode, FaultVfs, MemVfs, ObserveVfs, Vfs};
+use esker::vfs::{CallKind, CrashMode, Fault, FaultMode, FaultVfs, LostData, MemVfs, ObserveVfs, Vfs};
 use esker::{Db, DbState, ErrorKind};
 use esker_testkit::{History, KeySpace, Mix, Model, Op, Promise, Verdict, Workload, WriteOp};
 
@@ -28,6 +28,8 @@ pub const ERROR: Harness = Harness {
         "After",
         "Short",
         "Flip",
+        "ReadsNew",
+        "ReadsOld",
         "EIO",
         "ENOSPC",
         "EMFILE",
@@ -53,6 +55,9 @@ pub const ERROR: Harness = Harness {
 const ERRNOS: [(&str, i32); 6] =
     [("EIO", 5), ("ENOSPC", 28), ("EMFILE", 24), ("EROFS", 30), ("EACCES", 13), ("EDQUOT", 122)];
 
+/// What reads show after a failed sync.
+const SHOWN: [LostData; 2] = [LostData::ReadsNew, LostData::ReadsOld];
+
 /// How a fault is armed.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
@@ -61,7 +66,7 @@ struct Plan {
     forever: bool,
     /// Only syncs of files fail, and lose what was pending. Not those of directories: what a file system shows there after
     /// a failed sync, nobody could make durable any more.
-    lossy_syncs: bool,
+    lossy_syncs: Option<LostData>,
     /// Only reads of tables: they succeed, with one bit wrong.
     table_flips: bool,
 }
@@ -112,8 +117,8 @@ impl<'a, 'b> Trial<'a, 'b> {
         if plan.table_flips {
             fault = fault.kind(CallKind::Read).path_suffix(".sst");
         }
-        if plan.lossy_syncs {
-            fault = fault.kind(CallKind::SyncData).kind(CallKind::SyncAll).lose_pending();
+        if let Some(shown) = plan.lossy_syncs {
+            fault = fault.kind(CallKind::SyncData).kind(CallKind::SyncAll).lose_pending(shown);
         }
         self.faults.arm(fault);
     }
@@ -260,13 +265,14 @@ impl<'a, 'b> Trial<'a, 'b> {
     }
 
     /// Opens what the process left, on a healthy disk, after a kill and after power losses.
-    fn judge(&mut self) -> Result<(), String> {
+    /// `gone` says that a failed sync has taken what only the system had, so that a kill may show less too.
+    fn judge(&mut self, gone: bool) -> Result<(), String> {
         for mode in [CrashMode::Keep, CrashMode::Drop, CrashMode::from_seed(self.case.seed)] {
             let next = self.disk.crashed(mode);
             let options = &self.setup.options;
             let db = next.open_inline(options).map_err(|error| format!("{mode:?}: no open: {error}"))?;
             let mut found = content(&db).map_err(|error| format!("{mode:?}: no scan: {error}"))?;
-            if let Verdict::Wrong(why) = self.history.judge(&found, mode != CrashMode::Keep) {
+            if let Verdict::Wrong(why) = self.history.judge(&found, mode != CrashMode::Keep || gone) {
                 return Err(format!("{mode:?}: {why}"));
             }
             assert_sound(&db);
@@ -314,9 +320,12 @@ fn case(case: &mut Case<'_>) {
         mode: if table_flips { FaultMode::Flip } else { modes },
         errno: ERRNOS[rng.below(ERRNOS.len() as u64) as usize],
         forever: case.part == "for-ever" || ((lossy_syncs || table_flips) && rng.percent(50)),
-        lossy_syncs,
+        lossy_syncs: lossy_syncs.then(|| SHOWN[rng.below(2) as usize]),
         table_flips,
     };
+    if let Some(shown) = plan.lossy_syncs {
+        case.coverage.hit(&format!("{shown:?}"));
+    }
     let count = case.ops(20 + rng.below(20));
     let setup = case.setup();
     case.coverage.hit(&format!("{:?}", plan.mode));
@@ -338,7 +347,7 @@ fn case(case: &mut Case<'_>) {
             if let Some(db) = db.filter(|_| nth % 2 == 0) {
                 trial.resume(db, nth % 4 == 0)?;
             }
-            trial.judge().map(|()| true)
+            trial.judge(plan.lossy_syncs == Some(LostData::ReadsOld)).map(|()| true)
         });
         let events = Arc::clone(&trial.disk.events);
         events.count(&mut case.coverage, (false, false), true);

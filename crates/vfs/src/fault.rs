@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Call, CallKind, InterceptVfs, Interceptor, MemVfs, RandomAccessFile, Vfs, WritableFile};
+use crate::{
+    Call, CallKind, InterceptVfs, Interceptor, LostData, MemVfs, RandomAccessFile, Vfs, WritableFile,
+};
 
 /// A file system that fails chosen calls. A clone shares the faults and the counts.
 ///
@@ -95,7 +97,7 @@ pub struct Fault {
     path: Option<PathPredicate>,
     mode: FaultMode,
     failure: Failure,
-    lose_pending: bool,
+    lose_pending: Option<LostData>,
 }
 
 impl Fault {
@@ -110,7 +112,7 @@ impl Fault {
             path: None,
             mode: FaultMode::Before,
             failure: Failure::Kind(io::ErrorKind::Other),
-            lose_pending: false,
+            lose_pending: None,
         }
     }
 
@@ -166,10 +168,10 @@ impl Fault {
         self
     }
 
-    /// A sync that this fault hits also loses what was pending there, see [`MemVfs::lose_pending`]. Has an effect only
-    /// on a layer made by [`FaultVfs::over_mem`].
-    pub fn lose_pending(mut self) -> Self {
-        self.lose_pending = true;
+    /// A sync that this fault hits also loses what was pending there, and reads show `shown` from then on: see
+    /// [`MemVfs::lose_pending`]. Has an effect only on a layer made by [`FaultVfs::over_mem`].
+    pub fn lose_pending(mut self, shown: LostData) -> Self {
+        self.lose_pending = Some(shown);
         self
     }
 
@@ -245,11 +247,11 @@ impl Faults {
 
     fn lose_pending(&self, fault: &Fault, call: &Call<'_>) {
         if let Some(mem) = &self.mem
-            && fault.lose_pending
+            && let Some(shown) = fault.lose_pending
             && call.kind.is_sync()
         {
             // The file may have been renamed or removed since; then there is nothing to lose under its old name.
-            let _ = mem.lose_pending(call.path);
+            let _ = mem.lose_pending(call.path, shown);
         }
     }
 }

@@ -29,7 +29,7 @@ pub use api::{DirEntry, EntryKind, FileLock, RandomAccessFile, Vfs, WritableFile
 pub use call::{Call, CallKind};
 pub use fault::{Fault, FaultMode, FaultVfs, Faults};
 pub use intercept::{InterceptVfs, Interceptor};
-pub use mem::{CrashMode, MemVfs};
+pub use mem::{CrashMode, LostData, MemVfs};
 pub use observe::{Counters, CountingVfs, Counts, Event, Observe, ObserveVfs, Observer};
 #[cfg(any(unix, windows))]
 pub use os::OsVfs;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::scheduler::InlineScheduler;
-use esker::vfs::{CallKind, CrashMode, Fault, FaultMode, FaultVfs, ObserveVfs, Vfs};
+use esker::vfs::{CallKind, CrashMode, Fault, FaultMode, FaultVfs, LostData, ObserveVfs, Vfs};
 use esker::{Db, ErrorKind, Options};
 use esker_testkit::{
     Coverage, History, KeySpace, Mix, Model, Op, OrderChecker, Patience, Promise, Verdict, Workload, WriteOp,
@@ -26,27 +26,31 @@ struct Plan {
     forever: bool,
     /// Only syncs of files fail, and lose what was pending. Not those of directories: what a file system shows there after
     /// a failed sync, nobody could make durable any more.
-    lossy_syncs: bool,
+    lossy_syncs: Option<LostData>,
     /// After each error, the database is asked to resume.
     resume: bool,
 }
 
 const ONCE: Plan =
-    Plan { mode: FaultMode::Before, error: IoKind::Other, forever: false, lossy_syncs: false, resume: false };
+    Plan { mode: FaultMode::Before, error: IoKind::Other, forever: false, lossy_syncs: None, resume: false };
 
-const PLANS: [Plan; 12] = [
+const PLANS: [Plan; 16] = [
     ONCE,
     Plan { error: IoKind::StorageFull, forever: true, ..ONCE },
     Plan { mode: FaultMode::After, ..ONCE },
     Plan { mode: FaultMode::After, error: IoKind::PermissionDenied, forever: true, ..ONCE },
     Plan { mode: FaultMode::Short, error: IoKind::StorageFull, ..ONCE },
     Plan { mode: FaultMode::Short, forever: true, ..ONCE },
-    Plan { lossy_syncs: true, ..ONCE },
-    Plan { mode: FaultMode::After, forever: true, lossy_syncs: true, ..ONCE },
+    Plan { lossy_syncs: Some(LostData::ReadsNew), ..ONCE },
+    Plan { mode: FaultMode::After, forever: true, lossy_syncs: Some(LostData::ReadsNew), ..ONCE },
+    Plan { mode: FaultMode::After, lossy_syncs: Some(LostData::ReadsOld), ..ONCE },
+    Plan { forever: true, lossy_syncs: Some(LostData::ReadsOld), ..ONCE },
     Plan { resume: true, ..ONCE },
     Plan { mode: FaultMode::After, error: IoKind::StorageFull, resume: true, ..ONCE },
     Plan { mode: FaultMode::Short, resume: true, ..ONCE },
-    Plan { lossy_syncs: true, resume: true, ..ONCE },
+    Plan { lossy_syncs: Some(LostData::ReadsNew), resume: true, ..ONCE },
+    Plan { mode: FaultMode::After, lossy_syncs: Some(LostData::ReadsOld), resume: true, ..ONCE },
+    Plan { lossy_syncs: Some(LostData::ReadsOld), resume: true, ..ONCE },
 ];
 
 /// One run of a workload with a fault in it.
@@ -93,8 +97,8 @@ impl Trial {
         if plan.forever {
             fault = fault.forever();
         }
-        if plan.lossy_syncs {
-            fault = fault.kind(CallKind::SyncData).kind(CallKind::SyncAll).lose_pending();
+        if let Some(shown) = plan.lossy_syncs {
+            fault = fault.kind(CallKind::SyncData).kind(CallKind::SyncAll).lose_pending(shown);
         }
         self.faults.arm(fault);
     }
@@ -203,14 +207,15 @@ impl Trial {
     }
 
     /// Opens what the process left, on a healthy disk, after a kill and after a power loss.
-    fn judge(&mut self) -> Result<(), String> {
+    /// `gone` says that a failed sync has taken what only the system had, so that a kill may show less too.
+    fn judge(&mut self, gone: bool) -> Result<(), String> {
         self.faults.disarm();
         for mode in [CrashMode::Keep, CrashMode::Drop, CrashMode::from_seed(self.history.len() as u64)] {
             let next = self.rig.crashed(mode);
             let db =
                 next.open_inline(&self.options).map_err(|error| format!("{mode:?}: no open: {error}"))?;
             let mut found = content(&db).map_err(|error| format!("{mode:?}: no scan: {error}"))?;
-            if let Verdict::Wrong(why) = self.history.judge(&found, mode != CrashMode::Keep) {
+            if let Verdict::Wrong(why) = self.history.judge(&found, mode != CrashMode::Keep || gone) {
                 return Err(format!("{mode:?}: {why}"));
             }
             assert_sound(&db);
@@ -253,7 +258,7 @@ fn run(seed: u64, plan: Plan, only: Option<u64>, patience: &Patience) -> Coverag
             "ESKER_SEED={seed} ESKER_NTH={nth} cargo test -p esker --test it fault::replay -- --nocapture # {plan:?}"
         ));
         patience.next(format!("seed {seed}, call {nth}, {plan:?}"));
-        let mut trial = Trial::new(plan.lossy_syncs);
+        let mut trial = Trial::new(plan.lossy_syncs.is_some());
         trial.arm(nth, plan);
         let result = catch_unwind(AssertUnwindSafe(|| trial.run(ops(seed), plan.resume)));
         assert!(result.is_ok(), "a panic at call {nth} with {plan:?}");
@@ -261,7 +266,8 @@ fn run(seed: u64, plan: Plan, only: Option<u64>, patience: &Patience) -> Coverag
             // There are no more calls than this.
             return coverage;
         }
-        trial.judge().unwrap_or_else(|why| panic!("fault at call {nth} with {plan:?}: {why}"));
+        let gone = plan.lossy_syncs == Some(LostData::ReadsOld);
+        trial.judge(gone).unwrap_or_else(|why| panic!("fault at call {nth} with {plan:?}: {why}"));
         coverage.merge(&trial.coverage);
         coverage.hit("run");
         if only.is_some() {

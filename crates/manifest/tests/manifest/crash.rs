@@ -7,7 +7,7 @@ use crate::{
 use crate::{write_segment, write_table};
 use esker_base::{ErrorKind, FileNumber};
 use esker_manifest::{Current, ManifestState, ManifestWriter, Recovery, VersionEdit, recover};
-use esker_vfs::{CallKind, CrashMode, Fault, FaultMode, FaultVfs, MemVfs};
+use esker_vfs::{CallKind, CrashMode, Fault, FaultMode, FaultVfs, LostData, MemVfs};
 use std::io;
 use std::sync::Arc;
 
@@ -117,6 +117,9 @@ fn m1_a_crash_in_an_append_leaves_the_state_before_or_after() {
 
 /// DM09, DM10, M5, M6: every call of a roll fails once, in each way. `CURRENT` goes on naming a whole manifest; the old
 /// writer can be used when it is said to be current; a second roll always works.
+/// What reads show after a failed sync.
+const SHOWN: [LostData; 2] = [LostData::ReadsNew, LostData::ReadsOld];
+
 #[test]
 fn dm09_dm10_m6_a_failed_roll_leaves_a_current_manifest() {
     let (state, edits) = small_history();
@@ -132,13 +135,13 @@ fn dm09_dm10_m6_a_failed_roll_leaves_a_current_manifest() {
         .into_iter()
         .flat_map(|mode| kinds.into_iter().map(move |kind| (mode, kind)))
     {
-        for nth in 1.. {
-            println!("call {nth} fails with {kind:?}, {mode:?}");
+        for (nth, shown) in (1..).flat_map(|nth| SHOWN.map(|shown| (nth, shown))) {
+            println!("call {nth} fails with {kind:?}, {mode:?}, {shown:?}");
             let mem = disk();
             let vfs = FaultVfs::over_mem(&mem);
             let mut old = try_create(&vfs, 2, &state).unwrap();
             let before = vfs.fired();
-            vfs.arm(Fault::nth(nth).mode(mode).error(kind).lose_pending());
+            vfs.arm(Fault::nth(nth).mode(mode).error(kind).lose_pending(shown));
             let result = try_create(&vfs, 5, &state);
             vfs.disarm();
             for (_, image) in images(&mem) {
@@ -193,12 +196,13 @@ fn dm08_m5_after_a_failed_append_only_a_new_manifest_goes_on() {
     let states = states(&state, &edits);
     for kind in [CallKind::Append, CallKind::SyncData] {
         for mode in [FaultMode::Before, FaultMode::Short, FaultMode::After] {
-            for failing in 0..edits.len() {
+            for (failing, shown) in (0..edits.len()).flat_map(|at| SHOWN.map(|shown| (at, shown))) {
                 let mem = disk();
                 let vfs = FaultVfs::over_mem(&mem);
                 let mut writer = try_create(&vfs, 2, &state).unwrap();
                 edits[..failing].iter().for_each(|edit| writer.append(edit).unwrap());
-                vfs.arm(Fault::nth(1).kind(kind).mode(mode).error(io::ErrorKind::StorageFull).lose_pending());
+                let fault = Fault::nth(1).kind(kind).mode(mode).error(io::ErrorKind::StorageFull);
+                vfs.arm(fault.lose_pending(shown));
                 assert!(writer.append(&edits[failing]).unwrap_err().is_no_space());
                 vfs.disarm();
                 let refused = writer.append(&edits[failing]).unwrap_err();

@@ -114,13 +114,18 @@ fn short_lie_and_flip() {
 /// A failed sync that loses what was pending: the next sync says yes, and yet a power loss takes the data.
 #[test]
 fn failed_sync_loses_pending_data() {
-    let (mem, vfs) = layers();
-    let mut file = vfs.create_new(path("/f")).unwrap();
-    vfs.sync_dir(path("/")).unwrap();
-    file.append(b"ab").unwrap();
-    vfs.arm(Fault::nth(1).syncs().lose_pending());
-    assert!(file.sync_data().is_err());
-    file.sync_data().unwrap();
-    assert_eq!(mem.read_file("/f").unwrap(), b"ab");
-    assert_eq!(mem.crash_clone_with(crate::CrashMode::Drop).read_file("/f").unwrap(), b"\0\0");
+    for (shown, now) in [(LostData::ReadsNew, &b"abc"[..]), (LostData::ReadsOld, b"a")] {
+        let (mem, vfs) = layers();
+        let mut file = vfs.create_new(path("/f")).unwrap();
+        vfs.sync_dir(path("/")).unwrap();
+        file.append(b"a").unwrap();
+        file.sync_data().unwrap();
+        file.append(b"bc").unwrap();
+        vfs.arm(Fault::nth(1).syncs().lose_pending(shown));
+        assert!(file.sync_data().is_err());
+        file.sync_data().unwrap();
+        assert_eq!((mem.read_file("/f").unwrap().as_slice(), file.len()), (now, 3), "{shown:?}");
+        let left = mem.crash_clone_with(crate::CrashMode::Drop).read_file("/f").unwrap();
+        assert_eq!(left, [b'a', 0, 0][..now.len()], "{shown:?}");
+    }
 }

@@ -82,6 +82,17 @@ pub(super) enum FileOp {
     Truncate { len: usize, cut: Arc<[u8]> },
 }
 
+/// What reads of a file show after a failed sync has lost what was pending there: see
+/// [`MemVfs::lose_pending`](super::MemVfs::lose_pending).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostData {
+    /// The new data, from pages that count as clean, until the power goes: as ext4 and XFS do it.
+    ReadsNew,
+    /// The data and the length as of the last sync, at once: as Btrfs does it. A handle that is open for appending goes
+    /// on where it was, so its next append leaves a hole of zeros before it.
+    ReadsOld,
+}
+
 /// What a file holds.
 #[derive(Clone, Default)]
 pub(super) struct FileState {
@@ -130,6 +141,9 @@ impl FileState {
     }
 
     fn append(&mut self, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
         let start = self.content.len();
         self.content.append(data);
         let end = self.content.len();
@@ -194,23 +208,31 @@ impl MemFile {
         }
     }
 
-    fn append(&self, data: &[u8]) -> io::Result<()> {
+    /// Appends what a handle writes at `offset`, and returns where the file ends then. Zeros fill the hole that is
+    /// before it when the file got shorter behind the handle's back.
+    fn append(&self, offset: usize, data: &[u8]) -> io::Result<usize> {
         if data.is_empty() {
-            return Ok(());
+            return Ok(offset);
         }
         let mut state = self.state_mut();
-        let charge = (state.content.len() + data.len()).max(state.reserved);
+        let hole = offset.saturating_sub(state.content.len());
+        let charge = (state.content.len() + hole + data.len()).max(state.reserved);
         if charge > state.charge() {
             self.space.take(charge - state.charge())?;
         }
+        state.append(&vec![0; hole]);
         state.append(data);
-        Ok(())
+        Ok(state.content.len())
     }
 
-    fn truncate(&self, len: u64) -> io::Result<()> {
+    /// Cuts the file to `len` bytes. If it got shorter than that behind the handle's back, zeros fill it up.
+    fn set_len(&self, len: usize) -> io::Result<()> {
         let mut state = self.state_mut();
-        let len = usize::try_from(len).ok().filter(|len| *len <= state.content.len());
-        let len = len.ok_or_else(|| invalid("a file can only be cut to a shorter length"))?;
+        if len > state.content.len() {
+            let hole = len - state.content.len();
+            drop(state);
+            return self.append(len - hole, &vec![0; hole]).map(drop);
+        }
         let before = state.charge();
         state.truncate(len);
         state.reserved = 0;
@@ -233,12 +255,27 @@ impl MemFile {
         self.state_mut().journal.clear();
     }
 
-    /// Marks all data that is not yet synced as lost.
-    pub(super) fn lose_pending(&self) {
+    /// Loses all that is not yet synced.
+    pub(super) fn lose_pending(&self, shown: LostData) {
         let mut state = self.state_mut();
-        let lost = state.stable_len()..state.content.len();
-        if !lost.is_empty() {
-            state.lost.push(lost);
+        match shown {
+            LostData::ReadsNew => {
+                let lost = state.stable_len()..state.content.len();
+                if !lost.is_empty() {
+                    state.lost.push(lost);
+                }
+            }
+            LostData::ReadsOld => {
+                let before = state.charge();
+                state.content = state.after(0);
+                state.journal.clear();
+                if state.refs > 0 {
+                    let now = state.charge();
+                    // A cut comes back: that room was in use before.
+                    self.space.take_anyway(now.saturating_sub(before));
+                    self.space.give(before.saturating_sub(now));
+                }
+            }
         }
     }
 
@@ -272,13 +309,15 @@ fn invalid(what: &'static str) -> io::Error {
 #[derive(Debug)]
 pub(super) struct MemHandle {
     file: Arc<MemFile>,
+    /// Where the next append goes, as the handle knows it.
+    end: usize,
 }
 
 impl MemHandle {
     /// Opens a file.
     pub(super) fn new(file: &Arc<MemFile>) -> Self {
         file.retain();
-        MemHandle { file: Arc::clone(file) }
+        MemHandle { file: Arc::clone(file), end: file.state().content.len() }
     }
 }
 
@@ -290,7 +329,8 @@ impl Drop for MemHandle {
 
 impl WritableFile for MemHandle {
     fn append(&mut self, data: &[u8]) -> io::Result<()> {
-        self.file.append(data)
+        self.end = self.file.append(self.end, data)?;
+        Ok(())
     }
 
     fn sync_data(&mut self) -> io::Result<()> {
@@ -304,11 +344,15 @@ impl WritableFile for MemHandle {
     }
 
     fn len(&self) -> u64 {
-        self.file.state().content.len() as u64
+        self.end as u64
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
-        self.file.truncate(len)
+        let len = usize::try_from(len).ok().filter(|len| *len <= self.end);
+        let len = len.ok_or_else(|| invalid("a file can only be cut to a shorter length"))?;
+        self.file.set_len(len)?;
+        self.end = len;
+        Ok(())
     }
 
     fn preallocate(&mut self, len: u64) -> io::Result<()> {

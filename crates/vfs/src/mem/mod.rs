@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::content::Content;
 pub use self::crash::CrashMode;
+pub use self::file::LostData;
 use self::file::{FileState, MemHandle, Space};
 use self::tree::{Node, Tree, normal};
 use crate::{DirEntry, EntryKind, FileLock, RandomAccessFile, Vfs, WritableFile};
@@ -100,13 +101,14 @@ impl MemVfs {
 
     /// Loses what is pending, as a failed sync does: on a file the unsynced data, on a directory the unsynced changes.
     ///
-    /// Reads go on seeing the newest state, and later syncs succeed, but after a power loss the lost data reads as
-    /// zeros and the lost changes of the directory have not happened.
-    pub fn lose_pending(&self, path: impl AsRef<Path>) -> io::Result<()> {
+    /// Later syncs succeed. `shown` says what reads of a file show from now on; after a power loss, data that was lost
+    /// while reads went on showing it reads as zeros. Names always go on showing the newest state, and after a power loss
+    /// the lost changes of the directory have not happened.
+    pub fn lose_pending(&self, path: impl AsRef<Path>, shown: LostData) -> io::Result<()> {
         let path = normal(path.as_ref());
         let mut tree = self.tree();
         match tree.node(&path) {
-            Some(Node::File(file)) => file.lose_pending(),
+            Some(Node::File(file)) => file.lose_pending(shown),
             _ => tree.dir(&path)?.journal.clear(),
         }
         Ok(())

@@ -294,7 +294,7 @@ fn links_and_locks_in_images() {
 #[test]
 fn lost_pending_data_stays_lost() {
     let (vfs, mut file) = with_file(3, 2);
-    vfs.lose_pending("/f").unwrap();
+    vfs.lose_pending("/f", LostData::ReadsNew).unwrap();
     file.append(&[3]).unwrap();
     file.sync_data().unwrap();
     assert_eq!(vfs.read_file("/f").unwrap(), [1, 1, 1, 2, 2, 3]);
@@ -307,10 +307,38 @@ fn lost_pending_data_stays_lost() {
     assert_eq!(vfs.crash_clone_with(CrashMode::Drop).read_file("/f").unwrap(), [1, 1, 1, 4, 4]);
 
     vfs.create_new(path("/g")).unwrap();
-    vfs.lose_pending("/").unwrap();
+    vfs.lose_pending("/", LostData::ReadsNew).unwrap();
     vfs.sync_dir(path("/")).unwrap();
     assert!(vfs.read_file("/g").is_ok());
     assert!(vfs.crash_clone_with(CrashMode::Drop).read_file("/g").is_err());
+}
+
+/// The other way: reads show the old data and the old length at once, a writer goes on behind a hole, and a cut that was
+/// lost comes back. The room follows.
+#[test]
+fn lost_pending_data_goes_old() {
+    let (vfs, mut file) = with_file(3, 2);
+    let reader = vfs.open(path("/f")).unwrap();
+    vfs.lose_pending("/f", LostData::ReadsOld).unwrap();
+    assert_eq!((vfs.read_file("/f").unwrap(), vfs.total_bytes()), (vec![1, 1, 1], 3));
+    assert_eq!((reader.len().unwrap(), reader.read_at(2, &mut [0; 9]).unwrap(), file.len()), (3, 1, 5));
+    file.append(&[3]).unwrap();
+    assert_eq!(vfs.read_file("/f").unwrap(), [1, 1, 1, 0, 0, 3]);
+    assert_eq!(vfs.crash_clone_with(CrashMode::Drop).read_file("/f").unwrap(), [1, 1, 1]);
+    file.sync_data().unwrap();
+    assert_eq!(vfs.crash_clone_with(CrashMode::Drop).read_file("/f").unwrap(), [1, 1, 1, 0, 0, 3]);
+
+    file.truncate(1).unwrap();
+    file.append(&[4]).unwrap();
+    vfs.lose_pending("/f", LostData::ReadsOld).unwrap();
+    assert_eq!((vfs.read_file("/f").unwrap(), vfs.total_bytes()), (vec![1, 1, 1, 0, 0, 3], 6));
+
+    // A cut to a length that the file lost again fills it up, as `ftruncate` does.
+    let mut file = vfs.create_new(path("/g")).unwrap();
+    file.append(&[1; 4]).unwrap();
+    vfs.lose_pending("/g", LostData::ReadsOld).unwrap();
+    file.truncate(2).unwrap();
+    assert_eq!((vfs.read_file("/g").unwrap(), file.len(), vfs.total_bytes()), (vec![0, 0], 2, 8));
 }
 
 /// A full file system refuses growth without adding a byte, goes on reading, and takes room back.

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use esker_base::{ErrorKind, FileNumber};
-use esker_vfs::{CallKind, CrashMode, Fault, FaultMode, FaultVfs, MemVfs, Vfs};
+use esker_vfs::{CallKind, CrashMode, Fault, FaultMode, FaultVfs, LostData, MemVfs, Vfs};
 
 use super::util::{Log, STORE, batch, header, options, path, replay, replay_with, with_segment};
 use crate::{LogKind, LogReader, LogWriter, RecoverOptions, RecoveryMode, SegmentEnd, SegmentHeader};
@@ -117,12 +117,14 @@ fn w11_the_successor_says_where_a_segment_ends() {
 fn w11_f1_f2_errors_say_what_is_there() {
     let (mut absent_seen, mut unknown_seen) = (0, 0);
     for mode in [FaultMode::Before, FaultMode::Short, FaultMode::After] {
-        for (forever, nth) in (1..=40).flat_map(|nth| [(false, nth), (true, nth)]) {
+        for (shown, forever, nth) in
+            (1..=40).flat_map(|nth| plans().map(move |(shown, forever)| (shown, forever, nth)))
+        {
             let mem = MemVfs::new();
             let vfs = FaultVfs::over_mem(&mem);
             let mut writer = create(&vfs);
             vfs.sync_dir(Path::new("/")).unwrap();
-            let fault = Fault::nth(nth).mode(mode).lose_pending();
+            let fault = Fault::nth(nth).mode(mode).lose_pending(shown);
             vfs.arm(if forever { fault.forever() } else { fault });
             let (mut synced, mut absent, mut written) = (0, Vec::new(), Vec::new());
             for round in 0..12 {
@@ -146,7 +148,7 @@ fn w11_f1_f2_errors_say_what_is_there() {
             absent_seen += absent.len();
             let crashes = (0..6).map(CrashMode::from_seed).chain([CrashMode::Drop, CrashMode::Keep]);
             for crash in crashes {
-                let what = format!("{mode:?} {forever} {nth} {crash:?}");
+                let what = format!("{mode:?} {shown:?} {forever} {nth} {crash:?}");
                 let (seen, found) = replay(&mem.crash_clone_with(crash)).unwrap();
                 let there: Vec<_> =
                     seen.iter().filter(|record| !record.2.is_empty()).map(|record| record.0).collect();
@@ -163,24 +165,31 @@ fn w11_f1_f2_errors_say_what_is_there() {
     assert!(absent_seen > 20 && unknown_seen > 20, "{absent_seen}, {unknown_seen}");
 }
 
+/// What reads show after a failed sync, and whether it is the only one that fails.
+fn plans() -> impl Iterator<Item = (LostData, bool)> {
+    [LostData::ReadsNew, LostData::ReadsOld].into_iter().flat_map(|shown| [(shown, false), (shown, true)])
+}
+
 /// After a failed sync the file is never synced again, not even when the system would say yes.
 #[test]
 fn f1_a_failed_sync_is_for_ever() {
-    let mem = MemVfs::new();
-    let vfs = FaultVfs::over_mem(&mem);
-    let mut writer = create(&vfs);
-    vfs.sync_dir(Path::new("/")).unwrap();
-    put(&mut writer).unwrap();
-    writer.sync().unwrap();
-    put(&mut writer).unwrap();
-    vfs.arm(Fault::nth(1).kind(CallKind::SyncData).lose_pending());
-    assert!(matches!(writer.sync().unwrap_err().kind(), ErrorKind::WriteUnknown { .. }));
-    assert_eq!(writer.durable_sequence(), 1);
-    let calls = vfs.calls();
-    assert!(writer.sync().is_err() && writer.sync().is_err() && put(&mut writer).is_err());
-    assert_eq!(vfs.calls(), calls);
-    let (seen, found) = replay(&mem.crash_clone_with(CrashMode::Drop)).unwrap();
-    assert_eq!((seen.len(), found.end.last_sequence), (1, 1));
+    for shown in [LostData::ReadsNew, LostData::ReadsOld] {
+        let mem = MemVfs::new();
+        let vfs = FaultVfs::over_mem(&mem);
+        let mut writer = create(&vfs);
+        vfs.sync_dir(Path::new("/")).unwrap();
+        put(&mut writer).unwrap();
+        writer.sync().unwrap();
+        put(&mut writer).unwrap();
+        vfs.arm(Fault::nth(1).kind(CallKind::SyncData).lose_pending(shown));
+        assert!(matches!(writer.sync().unwrap_err().kind(), ErrorKind::WriteUnknown { .. }));
+        assert_eq!(writer.durable_sequence(), 1);
+        let calls = vfs.calls();
+        assert!(writer.sync().is_err() && writer.sync().is_err() && put(&mut writer).is_err());
+        assert_eq!(vfs.calls(), calls);
+        let (seen, found) = replay(&mem.crash_clone_with(CrashMode::Drop)).unwrap();
+        assert_eq!((seen.len(), found.end.last_sequence), (1, 1), "{shown:?}");
+    }
 }
 
 /// Errors of close are not swallowed (DW16).

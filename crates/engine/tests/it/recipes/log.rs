@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::scheduler::InlineScheduler;
-use esker::vfs::{Call, CallKind, CrashMode, Event, Fault, FaultMode, FaultVfs, ObserveVfs, Vfs};
+use esker::vfs::{Call, CallKind, CrashMode, Event, Fault, FaultMode, FaultVfs, LostData, ObserveVfs, Vfs};
 use esker::{Components, Db, ErrorKind, Options, RecoveryMode, WriteBatch, WriteOptions};
 use esker_testkit::within;
 
@@ -257,7 +257,11 @@ fn dw22_all_logs_deleted() {
 #[test]
 fn dw24_followers_of_a_failed_group() {
     let mut grouped = false;
-    for (kind, lose) in [(CallKind::Append, false), (CallKind::SyncData, true)] {
+    for (kind, lose) in [
+        (CallKind::Append, None),
+        (CallKind::SyncData, Some(LostData::ReadsNew)),
+        (CallKind::SyncData, Some(LostData::ReadsOld)),
+    ] {
         for nth in 1..=25 {
             let rig = Rig::new();
             let faults = FaultVfs::over_mem(&rig.mem);
@@ -271,8 +275,8 @@ fn dw24_followers_of_a_failed_group() {
             let options = Options::new().seed(1);
             let db = Db::open_with("/db", options.clone(), rig.components_on(vfs, &options)).unwrap();
             let mut fault = Fault::nth(nth).kind(kind).path_suffix(".wal").error(IoKind::Other);
-            if lose {
-                fault = fault.lose_pending();
+            if let Some(shown) = lose {
+                fault = fault.lose_pending(shown);
             }
             faults.arm(fault);
             let results: Vec<Vec<bool>> = within(Duration::from_secs(60), "eight writers", || {
@@ -299,7 +303,7 @@ fn dw24_followers_of_a_failed_group() {
             }
             assert!(results.iter().flatten().any(|ok| !ok), "nobody was told");
             grouped |= db.stats().commit_groups + 8 < db.stats().batches;
-            if lose {
+            if lose.is_some() {
                 let error = db.put("later", "1").unwrap_err();
                 assert!(matches!(error.kind(), ErrorKind::ReadOnly { .. }), "{error:?}");
             }
