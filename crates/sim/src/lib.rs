@@ -5,6 +5,7 @@
 //! `docs/RELIABILITY.md`.
 
 pub mod crash;
+pub mod damaged;
 pub mod disk;
 pub mod error;
 pub mod flips;

@@ -67,6 +67,14 @@ fn full() {
     share("full");
 }
 
+/// A table and a log segment of equal length changed places in a killed store: keys of the table give errors, and beside
+/// them an older prefix shows, since the log looks torn off. Each is as promised.
+#[test]
+fn flips_of_a_table_and_the_log_at_once() {
+    let (good, text) = sim(&["flips", "--seed", "700866", "--count", "1", "--part", "raw"]);
+    assert!(good, "{text}");
+}
+
 /// The same seed covers the same, to the last count.
 #[test]
 fn cases_are_functions_of_their_seeds() {
