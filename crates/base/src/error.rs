@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The result of everything that can fail in esker.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -98,8 +99,13 @@ pub enum ErrorKind {
     },
     /// A conditional write met a newer version.
     Conflict,
-    /// The write would have had to wait, and was told not to.
-    WouldStall,
+    /// The write would have had to wait for background work, and was told not to. Nothing was written.
+    WouldStall {
+        /// What lags.
+        cause: &'static str,
+        /// How long the wait would be, as far as can be told.
+        expected_wait: Duration,
+    },
     /// An invariant of the engine is broken: close the database and open it again.
     Fatal {
         /// The invariant.
@@ -174,6 +180,12 @@ impl Error {
         Self::new(ErrorKind::WriteUnknown { cause })
     }
 
+    /// A write that was told not to wait.
+    #[cold]
+    pub fn would_stall(cause: &'static str, expected_wait: Duration) -> Self {
+        Self::new(ErrorKind::WouldStall { cause, expected_wait })
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
@@ -222,7 +234,9 @@ impl fmt::Display for Error {
                 write!(f, "{}: unsupported format: {what}", file.display())?;
             }
             ErrorKind::Conflict => f.write_str("the key was changed meanwhile")?,
-            ErrorKind::WouldStall => f.write_str("the write would have had to wait")?,
+            ErrorKind::WouldStall { cause, expected_wait } => {
+                write!(f, "the write would have had to wait, for about {expected_wait:?}: {cause}")?;
+            }
             ErrorKind::Fatal { what } => write!(f, "broken invariant, reopen the database: {what}")?,
         }
         match &self.0.source {

@@ -79,6 +79,12 @@ impl Compaction {
         self.input_tables().fold(0, |sum, (_, table)| sum.saturating_add(table.file_size))
     }
 
+    /// Sum of the file sizes of the inputs in level 0, in bytes.
+    pub fn level0_bytes(&self) -> u64 {
+        let level0 = self.input_tables().filter(|(level, _)| *level == 0);
+        level0.fold(0, |sum, (_, table)| sum.saturating_add(table.file_size))
+    }
+
     /// The keys that the outputs may cover: to be handed to the picker while this compaction runs.
     pub fn output_range(&self) -> OutputRange {
         let tables = || self.input_tables().map(|(_, table)| table);

@@ -3,6 +3,7 @@
 use crate::background::{ENTRIES_A_STEP, JobStep};
 use crate::core::Core;
 use crate::event::Event;
+use crate::flow::Share;
 use crate::sink::{MadeTables, sync_dir};
 use crate::sources::{Child, LevelSource};
 use crate::state::{ManualRequest, State};
@@ -32,6 +33,8 @@ pub(crate) struct CompactJob {
     made: MadeTables,
     /// Set once the manifest may name the outputs.
     installing: bool,
+    /// For a compaction out of level 0: how far it is.
+    share: Option<Share>,
     started: Duration,
 }
 
@@ -57,12 +60,12 @@ impl Core {
         if state.compactions_running >= self.compactions_max() {
             return None;
         }
-        let options = self.options.leveled_options();
+        let options = &self.shape;
         // The default keyspace is the only one that can hold data so far.
         let position = 0;
-        let (compaction, manual) = match self.pick_manual(state, position, &options) {
+        let (compaction, manual) = match self.pick_manual(state, position, options) {
             Some(compaction) => (compaction, true),
-            None => (self.pick(state, position, &options)?, false),
+            None => (self.pick(state, position, options)?, false),
         };
         state.compactions_running += 1;
         state.busy.extend(compaction.input_numbers());
@@ -72,6 +75,12 @@ impl Core {
         let inputs = compaction.inputs.iter().map(|(level, tables)| {
             let numbers: Vec<FileNumber> = tables.iter().map(|table| table.number).collect();
             (*level, keyspace.tables.handles_of(*level, &numbers))
+        });
+        let share = (compaction.start_level == 0).then(|| {
+            let entries =
+                compaction.input_tables().fold(0_u64, |sum, (_, table)| sum.saturating_add(table.entries));
+            let tables = compaction.input_tables().filter(|(level, _)| *level == 0).count();
+            self.flow.level0_share(tables, entries)
         });
         Some(CompactJob {
             position,
@@ -83,6 +92,7 @@ impl Core {
             job: None,
             made: MadeTables::default(),
             installing: false,
+            share,
             started: self.components.clock.now(),
         })
     }
@@ -91,7 +101,7 @@ impl Core {
     pub(crate) fn is_blocked_by_damage(&self, state: &State) -> bool {
         !state.quarantined.is_empty()
             && state.compactions_running == 0
-            && self.pick(state, 0, &self.options.leveled_options()).is_none()
+            && self.pick(state, 0, &self.shape).is_none()
     }
 
     fn pick(&self, state: &State, position: usize, options: &LeveledOptions) -> Option<Compaction> {
@@ -169,12 +179,16 @@ impl CompactJob {
                     self.input()?,
                     &self.compaction,
                     core.snapshots.stripes(&core.visible),
-                    &core.options.leveled_options(),
+                    &core.shape,
                 );
                 self.job.insert(job)
             }
         };
-        if core.with_sink(&mut self.made, |sink| job.step(sink, ENTRIES_A_STEP))? == Step::More {
+        let step = core.with_sink(&mut self.made, |sink| job.step(sink, ENTRIES_A_STEP))?;
+        if let Some(share) = &mut self.share {
+            share.show(job.stats().entries_in);
+        }
+        if step == Step::More {
             return Ok(JobStep::More);
         }
         // The inputs are read to their ends: let their readers go.
@@ -239,13 +253,20 @@ impl CompactJob {
             core.metrics.compacted_in.fetch_add(bytes_in, Relaxed);
             core.metrics.compacted_out.fetch_add(bytes_out, Relaxed);
         }
+        let now = core.components.clock.now();
+        if self.compaction.start_level == 0 {
+            let bytes = self.compaction.level0_bytes();
+            // Level 0 shares the threads with the levels below, so their work is part of how long this one takes.
+            let more_waits = core.super_version.load().pending_bytes > 0;
+            core.flow.throttle.lock().drained_level0(bytes, self.started, now, more_waits);
+        }
         core.emit(&Event::Compacted {
             from_level: self.compaction.start_level,
             to_level: self.compaction.output_level,
             bytes_in,
             bytes_out,
             moved,
-            took: core.components.clock.now().saturating_sub(self.started),
+            took: now.saturating_sub(self.started),
         });
     }
 

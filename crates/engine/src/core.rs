@@ -13,6 +13,7 @@
 
 use crate::commit::{CommitQueue, Visible};
 use crate::event::{Event, RecoveryReport};
+use crate::flow::Flow;
 use crate::health::{Health, Retry};
 use crate::metrics::Metrics;
 use crate::scheduler::BackgroundWork;
@@ -26,6 +27,7 @@ use crate::{Components, Error, Options, Result};
 use arc_swap::ArcSwap;
 use esker_base::sync::Mutex;
 use esker_base::{FileKind, FileNumber};
+use esker_compaction::LeveledOptions;
 use esker_vfs::FileLock;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,6 +38,8 @@ pub(crate) struct Core {
     // Constant after the open.
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
+    /// The part of the options that is about the shape of the tree.
+    pub(crate) shape: LeveledOptions,
     pub(crate) components: Components,
     pub(crate) tables: Arc<TableOpener>,
     pub(crate) recovery: RecoveryReport,
@@ -72,6 +76,7 @@ pub(crate) struct Core {
     /// The sequence number up to which the log is known to be on the device.
     log_durable: AtomicU64,
     pub(crate) metrics: Metrics,
+    pub(crate) flow: Flow,
 }
 
 /// What recovery hands over to a new core.
@@ -91,10 +96,12 @@ pub(crate) struct CoreParts {
 
 impl Core {
     pub(crate) fn new(parts: CoreParts) -> Arc<Self> {
-        let super_version = ArcSwap::new(parts.state.super_version());
+        let shape = parts.options.leveled_options();
+        let super_version = ArcSwap::new(parts.state.super_version(&shape));
         Arc::new_cyclic(|this| Core {
             dir: parts.dir,
             options: parts.options,
+            shape,
             components: parts.components,
             tables: parts.tables,
             recovery: parts.recovery,
@@ -118,6 +125,7 @@ impl Core {
             leftovers: AtomicBool::new(false),
             log_durable: AtomicU64::new(0),
             metrics: Metrics::default(),
+            flow: Flow::default(),
         })
     }
 
@@ -203,7 +211,7 @@ impl Core {
 
     /// Replaces the picture that readers see. Called with the state locked, so that pictures follow one another.
     pub(crate) fn publish(&self, state: &State) {
-        self.super_version.store(state.super_version());
+        self.super_version.store(state.super_version(&self.shape));
     }
 
     pub(crate) fn progress_now(&self) -> u64 {

@@ -403,7 +403,15 @@ impl Db {
         if count == 0 && durability != Durability::Sync {
             return Ok(());
         }
+        let bytes = payload.len();
         let request = Request { payload, count, durability, wal: options.wal };
+        if options.no_stall && count > 0 {
+            core.admit_at_once(bytes)?;
+            return core.commit_admitted(&[&request], false);
+        }
+        if count > 0 {
+            core.admit_writer(bytes)?;
+        }
         if durability == Durability::Sync {
             core.queue.submit(request, core)
         } else {

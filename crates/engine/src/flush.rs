@@ -3,6 +3,7 @@
 use crate::background::{ENTRIES_A_STEP, JobStep};
 use crate::core::Core;
 use crate::event::Event;
+use crate::flow::Share;
 use crate::sink::{MadeTables, sync_dir};
 use crate::state::State;
 use crate::super_version::Generation;
@@ -26,6 +27,9 @@ pub(crate) struct FlushJob {
     /// Set once the manifest may name the outputs: they are not removed then, whatever happens.
     installing: bool,
     entries: u64,
+    /// Bytes of keys and values read so far.
+    payload: u64,
+    share: Share,
     started: Duration,
 }
 
@@ -40,6 +44,8 @@ impl Core {
             generation = Arc::clone(state.immutables.first()?);
         }
         state.flush_running = true;
+        let entries = generation.memtables.iter().map(|memtable| memtable.len() as u64).sum();
+        let share = self.flow.flush_share(1, entries);
         Some(FlushJob {
             todo: (0..generation.memtables.len()).rev().collect(),
             generation,
@@ -47,6 +53,8 @@ impl Core {
             outputs: Vec::new(),
             installing: false,
             entries: 0,
+            payload: 0,
+            share,
             started: self.components.clock.now(),
         })
     }
@@ -71,7 +79,9 @@ impl FlushJob {
             }
         };
         let step = core.with_sink(made, |sink| job.step(sink, ENTRIES_A_STEP))?;
+        self.share.show(job.stats().entries_in);
         if step == Step::Done {
+            self.payload += job.stats().bytes_in;
             self.entries += job.stats().entries_out;
             self.current = None;
         }
@@ -125,7 +135,10 @@ impl FlushJob {
         let bytes = self.outputs.iter().map(|(_, made)| made.bytes()).sum();
         core.metrics.flushes.fetch_add(1, Relaxed);
         core.metrics.flushed_bytes.fetch_add(bytes, Relaxed);
-        let took = core.components.clock.now().saturating_sub(self.started);
+        let now = core.components.clock.now();
+        let more_waits = !core.super_version.load().immutables.is_empty();
+        core.flow.throttle.lock().flushed((self.payload, bytes), self.started, now, more_waits);
+        let took = now.saturating_sub(self.started);
         core.emit(&Event::Flushed { entries: self.entries, bytes, took });
         Ok(())
     }

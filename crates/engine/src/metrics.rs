@@ -40,10 +40,6 @@ impl Metrics {
         self.groups.store(self.groups.load(Relaxed) + 1, Relaxed);
     }
 
-    pub(crate) fn delayed(&self, took: Duration, cause: &'static str) {
-        self.stalled(took, cause);
-    }
-
     pub(crate) fn stalled(&self, took: Duration, cause: &'static str) {
         let mut stalls = self.stalls.lock();
         let stats = stalls.entry(cause).or_default();
@@ -88,6 +84,8 @@ pub struct Stats {
     pub trivial_moves: u64,
     /// Bytes that compactions read.
     pub compaction_bytes_read: u64,
+    /// Estimate of the bytes that compactions must rewrite before all levels have their size.
+    pub pending_compaction_bytes: u64,
     /// Bytes that compactions wrote.
     pub compaction_bytes_written: u64,
     /// Bytes of cached blocks.
@@ -154,6 +152,7 @@ impl Core {
             compactions: metrics.compactions.load(Relaxed),
             trivial_moves: metrics.moves.load(Relaxed),
             compaction_bytes_read: metrics.compacted_in.load(Relaxed),
+            pending_compaction_bytes: self.super_version.load().pending_bytes,
             compaction_bytes_written: metrics.compacted_out.load(Relaxed),
             cache_bytes: cache.bytes,
             cache_hits: cache.hits,

@@ -43,12 +43,13 @@ pub enum Durability {
 pub struct WriteOptions {
     pub(crate) durability: Option<Durability>,
     pub(crate) wal: bool,
+    pub(crate) no_stall: bool,
 }
 
 impl WriteOptions {
     /// The database's default durability, with the log.
     pub const fn new() -> Self {
-        WriteOptions { durability: None, wal: true }
+        WriteOptions { durability: None, wal: true, no_stall: false }
     }
 
     /// [`Durability::Sync`].
@@ -62,9 +63,32 @@ impl WriteOptions {
         Self::new().with_wal(on)
     }
 
+    /// A write that fails with [`WouldStall`](crate::ErrorKind::WouldStall) where it would be delayed, or have to wait, since
+    /// background work lags. Nothing was written then. It does not wait for other writers' delays either; it does wait for
+    /// the log, and with [`Durability::Sync`] for its own sync, in no group.
+    ///
+    /// ```
+    /// # use esker::{Db, ErrorKind, WriteOptions};
+    /// # let db = Db::in_memory()?;
+    /// match db.put_with(b"k", b"v", &WriteOptions::no_stall(true)) {
+    ///     Err(error) if matches!(error.kind(), ErrorKind::WouldStall { .. }) => { /* drop it, or try later */ }
+    ///     other => other?,
+    /// }
+    /// # Ok::<(), esker::Error>(())
+    /// ```
+    pub const fn no_stall(on: bool) -> Self {
+        Self::new().with_no_stall(on)
+    }
+
     /// The same with this durability.
     pub const fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
+        self
+    }
+
+    /// The same with or without [`no_stall`](Self::no_stall).
+    pub const fn with_no_stall(mut self, on: bool) -> Self {
+        self.no_stall = on;
         self
     }
 
@@ -204,8 +228,8 @@ impl Options {
         restart_interval: usize,
         /// Target size of a table file in bytes. 4 KiB to 1 GiB; default 16 MiB.
         table_size: u64,
-        /// Number of tables in level 0 at which they are compacted. 1 to 64; default 4. Writes are slowed at three
-        /// times as many, and wait at five times.
+        /// Number of tables in level 0 at which they are compacted. 1 to 64; default 4. Writes are slowed from twice as
+        /// many on, and wait at eight times.
         l0_trigger: usize,
         /// Target size of the first level below level 0, in bytes. 4 KiB or more; default 64 MiB.
         base_level_size: u64,

@@ -6,7 +6,7 @@ use crate::health::Retry;
 use crate::super_version::{Generation, KeyspaceTables, LevelTables, SuperVersion};
 use crate::table_cache::{TableHandle, TableOpener};
 use esker_base::{FileKind, FileNumber, KeyspaceId};
-use esker_compaction::OutputRange;
+use esker_compaction::{LevelTargets, LeveledOptions, OutputRange};
 use esker_manifest::{TableMetadata, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -101,11 +101,16 @@ impl State {
     }
 
     /// The picture of the present.
-    pub(crate) fn super_version(&self) -> Arc<SuperVersion> {
+    pub(crate) fn super_version(&self, shape: &LeveledOptions) -> Arc<SuperVersion> {
+        let pending = self.keyspaces.iter().map(|keyspace| {
+            let version = &keyspace.tables.version;
+            LevelTargets::new(version, shape).pending_bytes(version, shape)
+        });
         Arc::new(SuperVersion {
             active: Arc::clone(&self.active),
             immutables: self.immutables.clone(),
             keyspaces: self.keyspaces.iter().map(|keyspace| Arc::clone(&keyspace.tables)).collect(),
+            pending_bytes: pending.fold(0, u64::saturating_add),
         })
     }
 

@@ -89,4 +89,6 @@ pub(crate) struct SuperVersion {
     pub(crate) immutables: Vec<Arc<Generation>>,
     /// By position of the keyspace.
     pub(crate) keyspaces: Vec<Arc<KeyspaceTables>>,
+    /// Estimate of the bytes that compactions must rewrite before all levels have their size.
+    pub(crate) pending_bytes: u64,
 }

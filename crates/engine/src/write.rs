@@ -5,8 +5,6 @@
 
 use crate::commit::{CommitGroup, Request};
 use crate::core::Core;
-use crate::event::Event;
-use crate::stall::{Admission, StallInput, admit};
 use crate::super_version::Generation;
 use crate::{Durability, Error, Result};
 use esker_base::{BatchReader, ErrorKind, FileKind, MAX_SEQUENCE, SequenceNumber, key_hash, planted};
@@ -39,15 +37,25 @@ impl CommitGroup for Core {
     }
 
     fn commit(&self, group: &[&Request]) -> Result<()> {
-        let mut seals = false;
+        self.commit_admitted(group, true)
+    }
+}
+
+impl Core {
+    /// Commits a group that admission has let in. Where it must seal a memtable, and flushes or level 0 lag too far for
+    /// that, it waits, or fails with `WouldStall`.
+    pub(crate) fn commit_admitted(&self, group: &[&Request], may_wait: bool) -> Result<()> {
+        // A sync alone needs no room, and must not wait for it.
+        let writes = group.iter().any(|request| request.count > 0);
+        let mut may_seal = false;
         let (rotated, result) = loop {
-            self.admit_writer(seals)?;
             let mut log = self.log.lock();
             self.check_writable()?;
-            let full = self.is_full(&log);
-            if full && !seals {
-                // It became full behind our back, or its log segment did: that takes another admission.
-                seals = true;
+            let full = writes && self.is_full(&log);
+            if full && !may_seal {
+                drop(log);
+                self.admit_seal(may_wait)?;
+                may_seal = true;
                 continue;
             }
             let ready = if full { self.rotate(&mut log) } else { Ok(()) };
@@ -60,49 +68,6 @@ impl CommitGroup for Core {
             self.report_failure();
         }
         result
-    }
-}
-
-impl Core {
-    /// Slows the leader down, or holds it up, as the state of flushes and compactions demands. Those behind it in the
-    /// queue wait with it. `seals` says that the write is known to need a new memtable.
-    fn admit_writer(&self, seals: bool) -> Result<()> {
-        let mut waited: Option<(std::time::Duration, &'static str)> = None;
-        loop {
-            let seen = self.progress_now();
-            self.check_writable()?;
-            match admit(self.stall_input(seals)) {
-                Admission::Go => break,
-                Admission::Delay(delay, cause) => {
-                    self.metrics.delayed(delay, cause);
-                    self.components.scheduler.delay(delay);
-                    break;
-                }
-                Admission::Wait(what) => {
-                    self.check_wait_makes_sense(what)?;
-                    waited.get_or_insert_with(|| (self.components.clock.now(), what.cause()));
-                    self.work_available();
-                    self.wait_for_progress(seen);
-                }
-            }
-        }
-        if let Some((since, cause)) = waited {
-            let took = self.components.clock.now().saturating_sub(since);
-            self.metrics.stalled(took, cause);
-            self.emit(&Event::Stalled { cause, took });
-        }
-        Ok(())
-    }
-
-    fn stall_input(&self, seals: bool) -> StallInput {
-        let picture = self.super_version.load();
-        let l0_tables = picture.keyspaces.iter().map(|keyspace| keyspace.level0.len()).max().unwrap_or(0);
-        StallInput {
-            l0_tables,
-            l0_trigger: self.options.l0_trigger,
-            immutables: picture.immutables.len(),
-            memtable_full: seals || picture.active.memory_usage() >= self.options.effective_memtable_size(),
-        }
     }
 
     fn is_full(&self, log: &LogEnd) -> bool {

@@ -67,6 +67,28 @@ impl LevelTargets {
     pub fn size(&self, level: usize) -> u64 {
         self.sizes[level]
     }
+
+    /// Estimate of the bytes that compactions must rewrite before no level is too large: what each level has too much,
+    /// and what of the next level it will be merged with. It grows with the lag of compaction, and is 0 without one.
+    pub fn pending_bytes(&self, version: &Version, options: &LeveledOptions) -> u64 {
+        let level0 = version.level(0);
+        let due = level0.len() >= options.l0_trigger.max(1) || level0.size_bytes() >= options.l0_bytes;
+        let mut incoming = if due { level0.size_bytes() } else { 0 };
+        let mut pending = if due {
+            incoming.saturating_add(version.level(self.base_level).size_bytes().min(incoming))
+        } else {
+            0
+        };
+        for level in self.base_level..LAST {
+            let here = version.level(level).size_bytes();
+            let excess = here.saturating_add(incoming).saturating_sub(self.sizes[level]);
+            let ratio = version.level(level + 1).size_bytes() / here.max(1);
+            let merged_with = excess.saturating_mul(ratio.min(options.level_ratio));
+            pending = pending.saturating_add(excess).saturating_add(merged_with);
+            incoming = excess;
+        }
+        pending
+    }
 }
 
 /// The `n`-th root of `x >= 0`, by bisection: the same on every machine, unlike `powf`.

@@ -18,6 +18,7 @@ mod corruption;
 mod crash;
 mod determinism;
 mod fault;
+mod flow;
 mod health;
 mod model;
 mod odd_input;

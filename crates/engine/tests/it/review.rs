@@ -434,7 +434,9 @@ fn every_kind_of_error(error: &esker::Error) -> String {
         ErrorKind::ReadOnly { cause } => cause.to_string(),
         ErrorKind::Locked { .. } | ErrorKind::Closed | ErrorKind::WriteUnknown { .. } => String::new(),
         ErrorKind::TooLarge { .. } | ErrorKind::InvalidArgument { .. } => String::new(),
-        ErrorKind::UnsupportedFormat { .. } | ErrorKind::Conflict | ErrorKind::WouldStall => String::new(),
+        ErrorKind::UnsupportedFormat { .. } | ErrorKind::Conflict | ErrorKind::WouldStall { .. } => {
+            String::new()
+        }
         ErrorKind::Fatal { .. } => String::new(),
         _ => String::new(),
     }

@@ -27,8 +27,8 @@ fn pf01_a_seek_over_many_tombstones() {
     assert!(took < Duration::from_millis(20), "{took:?} when the background work is done\n{}", db.stats());
 }
 
-/// PF03. A burst of writes with background threads: level 0 stays below its stop and drains afterwards. Mutation: the
-/// leader is not held up by level 0.
+/// PF03. A burst of writes with background threads: level 0 stays below its stop and drains afterwards. Mutation: a
+/// writer is not held up by level 0.
 #[test]
 fn pf03_level_0_stays_bounded_in_a_burst() {
     let rig = Rig::new();
@@ -42,7 +42,7 @@ fn pf03_level_0_stays_bounded_in_a_burst() {
             most = most.max(db.stats().levels[0].tables);
         }
     }
-    assert!(most <= 16 + 5, "{most} tables in level 0");
+    assert!(most <= 24 + 5, "{most} tables in level 0");
     assert!(slowest < Duration::from_secs(10), "{slowest:?} for one write");
     let start = Instant::now();
     while db.stats().levels[0].tables > 2 {
