@@ -110,7 +110,7 @@ impl Entry {
 
     #[inline]
     pub(crate) fn kind(&self) -> ValueKind {
-        ValueKind::from_u8(self.packed as u8).expect("the byte was made of a kind")
+        kind_of(self.packed)
     }
 
     #[inline]
@@ -129,6 +129,12 @@ impl Entry {
 #[inline]
 pub(crate) fn pack(seq: SequenceNumber, kind: ValueKind) -> u64 {
     seq << 8 | u64::from(kind as u8)
+}
+
+/// The kind in what [`pack`] gave.
+#[inline]
+pub(crate) fn kind_of(packed: u64) -> ValueKind {
+    ValueKind::from_u8(packed as u8).expect("the byte was made of a kind")
 }
 
 type Chunk = Box<[OnceLock<Entry>]>;

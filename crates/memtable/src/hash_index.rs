@@ -36,6 +36,17 @@ enum Place {
     Vacant { position: usize },
 }
 
+/// Where the newest version of a key is, or will be.
+#[derive(Debug)]
+pub(crate) struct Spot {
+    /// Slot of the newest table.
+    position: usize,
+    /// Whether that is empty.
+    vacant: bool,
+    /// The newest version so far.
+    pub(crate) entry: Option<u32>,
+}
+
 /// From hashes to the newest entries.
 #[derive(Debug)]
 pub(crate) struct HashIndex {
@@ -84,29 +95,46 @@ impl HashIndex {
         }
     }
 
-    /// Makes `entry` the newest one of its key. Returns the bytes that were allocated.
+    /// The newest entry with this hash that `accept` takes, and where a newer one goes. The writer only, which must put
+    /// that entry next.
+    #[inline]
+    pub(crate) fn spot(&self, hash: u64, mut accept: impl FnMut(u32) -> bool) -> Spot {
+        let hash = upper(hash);
+        let state = self.state.load(Ordering::Relaxed);
+        let newest = (state / 2) as usize;
+        match search(self.table(newest), hash, &mut accept) {
+            Place::Taken { position, entry } => Spot { position, vacant: false, entry: Some(entry) },
+            Place::Vacant { position } => {
+                let mut entry = None;
+                if state % 2 == 1
+                    && let Place::Taken { entry: older, .. } =
+                        search(self.table(newest - 1), hash, &mut accept)
+                {
+                    entry = Some(older);
+                }
+                Spot { position, vacant: true, entry }
+            }
+        }
+    }
+
+    /// Makes `entry` the newest one of its key, at the spot that was found for it. Returns the bytes that were allocated.
     ///
-    /// `same_key` says whether an older entry has the key of `entry`; `same_keys` whether two older entries share one.
+    /// `same_keys` says whether two older entries share a key.
+    #[inline]
     pub(crate) fn put(
         &self,
         writer: &mut HashWriter,
         hash: u64,
         entry: u32,
-        same_key: impl FnMut(u32) -> bool,
+        spot: &Spot,
         same_keys: impl Fn(u32, u32) -> bool,
     ) -> usize {
         let hash = upper(hash);
         let state = self.state.load(Ordering::Relaxed);
         let newest = (state / 2) as usize;
         let table = self.table(newest);
-        let position = match search(table, hash, same_key) {
-            Place::Taken { position, .. } => position,
-            Place::Vacant { position } => {
-                writer.used += 1;
-                position
-            }
-        };
-        table[position].store(slot(hash, entry), Ordering::Release);
+        writer.used += usize::from(spot.vacant);
+        table[spot.position].store(slot(hash, entry), Ordering::Release);
         if state % 2 == 1 {
             self.move_some(writer, newest, same_keys);
             0

@@ -1,12 +1,14 @@
 //! [`MemtableIterator`]: walks a memtable in both directions, a run of entries at a time.
 //!
-//! The order is asked for up to 64 entries, which are kept as indexes; the next ones are sought after the last of them.
-//! So nothing is pinned between two calls, and nothing is allocated after the iterator itself. Entries that are inserted
-//! between two entries of the present run are not seen: they are newer than the iterator.
+//! The order is asked for the keys of some entries; the next ones are sought after the last of them. So nothing is pinned
+//! between two calls, and nothing is allocated after the iterator itself. Entries that are inserted between two entries of
+//! the present run are not seen: they are newer than the iterator.
+//!
+//! Most keys are compared without a look at their entries: 16 bytes of them are in the run.
 
 use crate::entries::Entry;
-use crate::mem_key::MemKey;
-use crate::ordered::{Direction, RUN_MAX, Run};
+use crate::mem_key::{HEAD, MemKey, ShortKey};
+use crate::ordered::{Direction, RUN_MAX};
 use crate::{Memtable, entries::pack};
 use esker_base::{EntryBatch, InternalIterator, InternalKeyRef, Result, Slice};
 use std::fmt;
@@ -19,7 +21,10 @@ const RUN_FIRST: usize = 16;
 /// An iterator over all versions in a memtable. It holds the memtable, and may be sent to other threads.
 pub struct MemtableIterator {
     table: Arc<Memtable>,
-    run: Run,
+    /// At most [`RUN_MAX`] keys, for which there is room.
+    run: Vec<ShortKey>,
+    /// The head of the present key.
+    head: [u8; HEAD],
     direction: Direction,
     /// Place of the present entry in `run`; at its end there is none.
     at: usize,
@@ -30,18 +35,28 @@ pub struct MemtableIterator {
 impl MemtableIterator {
     pub(crate) fn new(table: Arc<Memtable>) -> Self {
         let direction = Direction::Forward;
-        MemtableIterator { table, run: Run::new(), direction, at: 0, limit: RUN_FIRST }
+        let run = Vec::with_capacity(RUN_MAX);
+        MemtableIterator { table, run, head: [0; HEAD], direction, at: 0, limit: RUN_FIRST }
     }
 
     #[inline]
     fn entry(&self) -> &Entry {
-        self.table.entries().get(self.run.as_slice()[self.at])
+        self.table.entries().get(self.run[self.at].index())
+    }
+
+    /// Goes to a place in the run, or to its end.
+    #[inline]
+    fn set(&mut self, at: usize) {
+        self.at = at;
+        if let Some(key) = self.run.get(at) {
+            self.head = key.head_bytes();
+        }
     }
 
     fn fill(&mut self, from: Bound<&MemKey<'_>>, direction: Direction) {
         self.table.fill(from, direction, self.limit, &mut self.run);
         self.direction = direction;
-        self.at = 0;
+        self.set(0);
     }
 
     /// Fills the first run after a seek.
@@ -55,7 +70,7 @@ impl MemtableIterator {
     fn refill(&mut self, direction: Direction) {
         self.limit = if direction == self.direction { RUN_MAX } else { RUN_FIRST };
         let table = Arc::clone(&self.table);
-        let index = self.run.as_slice()[self.at];
+        let index = self.run[self.at].index();
         self.fill(Bound::Excluded(&MemKey::of(table.entries().get(index), index)), direction);
     }
 
@@ -64,10 +79,10 @@ impl MemtableIterator {
         if !self.valid() {
             return;
         }
-        if direction == self.direction && self.at + 1 < self.run.as_slice().len() {
-            self.at += 1;
+        if direction == self.direction && self.at + 1 < self.run.len() {
+            self.set(self.at + 1);
         } else if direction != self.direction && self.at > 0 {
-            self.at -= 1;
+            self.set(self.at - 1);
         } else {
             self.refill(direction);
         }
@@ -105,12 +120,17 @@ impl InternalIterator for MemtableIterator {
 
     #[inline]
     fn valid(&self) -> bool {
-        self.at < self.run.as_slice().len()
+        self.at < self.run.len()
     }
 
     #[inline]
     fn key(&self) -> InternalKeyRef<'_> {
-        self.entry().key()
+        let key = &self.run[self.at];
+        let user_key = match self.head.get(..key.len()) {
+            Some(user_key) => user_key,
+            None => self.entry().user_key(),
+        };
+        InternalKeyRef::new(user_key, key.seq(), key.kind())
     }
 
     #[inline]
@@ -133,7 +153,7 @@ impl InternalIterator for MemtableIterator {
         let mut filled = 0;
         while filled < limit && self.valid() {
             let entry = self.entry();
-            batch.push(entry.key(), entry.value());
+            batch.push(self.key(), entry.value());
             filled += 1;
             self.step(Direction::Forward);
         }

@@ -9,16 +9,15 @@
 
 use crate::entries::EntryStore;
 use crate::mem_key::{MemKey, ShortKey};
-use crate::ordered::{Direction, RUN_MAX, Run};
+use crate::ordered::{Direction, RUN_MAX};
 use std::cmp::Ordering::{Greater, Less};
 use std::ops::Bound;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Keys in the base of a leaf.
 const BASE_MAX: usize = 128;
 /// Keys in its log. A larger log makes inserts cheaper and scans dearer.
-const LOG_MAX: usize = 32;
+pub(crate) const LOG_MAX: usize = 32;
 
 const _: () = assert!(BASE_MAX + LOG_MAX <= RUN_MAX);
 
@@ -26,7 +25,8 @@ const _: () = assert!(BASE_MAX + LOG_MAX <= RUN_MAX);
 #[derive(Debug)]
 pub(crate) struct Leaf {
     base: Box<[ShortKey]>,
-    log: [OnceLock<ShortKey>; LOG_MAX],
+    /// Plain numbers, not cells that are set once: a cell costs two locked operations.
+    log: [[AtomicU64; 4]; LOG_MAX],
     /// Keys in the log. Set by the writer after the key is there.
     logged: AtomicUsize,
     /// The first key that does not belong here; `None` in the last leaf.
@@ -34,22 +34,23 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    pub(crate) fn new(base: &[ShortKey], high: Option<ShortKey>) -> Self {
+    pub(crate) fn new(base: Vec<ShortKey>, high: Option<ShortKey>) -> Self {
         Leaf {
-            base: base.into(),
-            log: [const { OnceLock::new() }; LOG_MAX],
+            base: base.into_boxed_slice(),
+            log: [const { [const { AtomicU64::new(0) }; 4] }; LOG_MAX],
             logged: AtomicUsize::new(0),
             high,
         }
     }
 
-    /// Appends to the log. Returns whether that is full now. The writer only.
+    /// Appends to the log, of which the writer knows that it has `logged` keys, fewer than [`LOG_MAX`]. The writer only:
+    /// it need not read the leaf, which may be far from its cache.
     #[inline]
-    pub(crate) fn append(&self, key: ShortKey) -> bool {
-        let logged = self.logged.load(Ordering::Relaxed);
-        assert!(self.log[logged].set(key).is_ok(), "one thread inserts at a time");
+    pub(crate) fn append(&self, logged: usize, key: ShortKey) {
+        for (cell, word) in self.log[logged].iter().zip(key.to_words()) {
+            cell.store(word, Ordering::Relaxed);
+        }
         self.logged.store(logged + 1, Ordering::Release);
-        logged + 1 == LOG_MAX
     }
 
     /// The first key that does not belong here.
@@ -65,24 +66,26 @@ impl Leaf {
 
     /// The leaf, or two of them, that hold the same with an empty log.
     pub(crate) fn rebuilt(&self, entries: &EntryStore) -> (Leaf, Option<Leaf>) {
-        let mut merged = [ShortKey::default(); BASE_MAX + LOG_MAX];
         let mut log = [ShortKey::default(); LOG_MAX];
         let log = self.sorted_log(entries, &mut log, |_| true);
-        let mut len = 0;
-        merge(&self.base, log, entries, |key| {
-            merged[len] = *key;
-            len += 1;
-            true
-        });
-        let merged = &merged[..len];
-        if len <= BASE_MAX {
+        let mut merged = Vec::with_capacity(self.base.len() + log.len());
+        let behind =
+            self.base.last().zip(log.first()).is_none_or(|(base, log)| base.cmp_in(log, entries) == Less);
+        if behind {
+            merged.extend_from_slice(&self.base);
+            merged.extend_from_slice(log);
+        } else {
+            merge(&self.base, log, entries, |key| {
+                merged.push(*key);
+                true
+            });
+        }
+        if merged.len() <= BASE_MAX {
             return (Leaf::new(merged, self.high), None);
         }
         // Keys that come in ascending order should leave full leaves behind.
-        let ascending = self.high.is_none()
-            && self.base.last().zip(log.first()).is_some_and(|(base, log)| base.cmp_in(log, entries) == Less);
-        let (left, right) = merged.split_at(if ascending { BASE_MAX } else { len / 2 });
-        (Leaf::new(left, Some(right[0])), Some(Leaf::new(right, self.high)))
+        let right = merged.split_off(if behind && self.high.is_none() { BASE_MAX } else { merged.len() / 2 });
+        (Leaf::new(merged, right.first().copied()), Some(Leaf::new(right, self.high)))
     }
 
     /// The keys of the log that `wanted` takes, sorted into `buffer`.
@@ -95,24 +98,27 @@ impl Leaf {
     ) -> &'a [ShortKey] {
         let mut len = 0;
         let logged = self.logged.load(Ordering::Acquire);
-        for key in self.log[..logged].iter().filter_map(OnceLock::get).filter(|key| wanted(key)) {
-            buffer[len] = *key;
-            len += 1;
+        for cells in &self.log[..logged] {
+            let key = ShortKey::from_words(cells.each_ref().map(|cell| cell.load(Ordering::Relaxed)));
+            if wanted(&key) {
+                buffer[len] = key;
+                len += 1;
+            }
         }
         let sorted = &mut buffer[..len];
         sorted.sort_unstable_by(|a, b| a.cmp_in(b, entries));
         sorted
     }
 
-    /// Appends to `run` the keys after `from`, or before it, up to `limit` in all.
+    /// Gives `push` the keys after `from`, or before it, up to `limit` in all. Returns how many.
     pub(crate) fn fill(
         &self,
         entries: &EntryStore,
         from: Bound<&MemKey<'_>>,
         direction: Direction,
         limit: usize,
-        run: &mut Run,
-    ) {
+        push: &mut impl FnMut(&ShortKey),
+    ) -> usize {
         // Whether a key is before the place where a forward walk starts, or where a backward walk does.
         let outside = |key: &ShortKey| match (from, direction) {
             (Bound::Unbounded, Direction::Forward) => false,
@@ -124,9 +130,11 @@ impl Leaf {
         };
         let mut buffer = [ShortKey::default(); LOG_MAX];
         let (before, after) = self.base.split_at(self.base.partition_point(outside));
+        let mut filled = 0;
         let push = |key: &ShortKey| {
-            run.push(key.index());
-            run.as_slice().len() < limit
+            push(key);
+            filled += 1;
+            filled < limit
         };
         // Keys of the log beyond the last that the base can give are not wanted: a short scan sorts few of them.
         match direction {
@@ -144,6 +152,7 @@ impl Leaf {
                 merge_backward(before, log, entries, push);
             }
         }
+        filled
     }
 }
 

@@ -19,10 +19,11 @@
 //! replacing and removing have windows and leaks in its released versions. A guard lives for one call and never
 //! escapes: a pinned thread would stop the reclamation of every user of the epoch collector in the process.
 
+use crate::directory::{Directory, Place};
 use crate::entries::EntryStore;
-use crate::leaf::Leaf;
-use crate::mem_key::{MemKey, StoredKey};
-use crate::ordered::{Direction, OrderedMem, Run};
+use crate::leaf::{LOG_MAX, Leaf};
+use crate::mem_key::{MemKey, ShortKey, StoredKey};
+use crate::ordered::{Direction, OrderedMem};
 use arc_swap::ArcSwap;
 use crossbeam_epoch as epoch;
 use crossbeam_skiplist::SkipList;
@@ -32,8 +33,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a leaf takes beside its own bytes: a node of the skiplist with a tower of 2 on average, counts, allocator headers.
-const LEAF_OVERHEAD: usize = size_of::<StoredKey>() + 8 + 8 + 16 + 16 + 3 * 8;
+/// What a leaf takes beside its own bytes: a node of the skiplist with a tower of 2 on average, counts, allocator headers,
+/// and a place in the directory, whose arrays are two thirds full.
+const LEAF_OVERHEAD: usize = size_of::<StoredKey>() + 8 + 8 + 16 + 16 + 3 * 8 + 84;
 
 /// The order in leaves.
 pub(crate) struct LeafList {
@@ -44,7 +46,7 @@ pub(crate) struct LeafList {
 
 impl LeafList {
     pub(crate) fn new() -> Self {
-        let first = Leaf::new(&[], None);
+        let first = Leaf::new(Vec::new(), None);
         LeafList {
             bytes: AtomicUsize::new(first.bytes()),
             first: ArcSwap::from_pointee(first),
@@ -58,22 +60,40 @@ impl LeafList {
         self.rest.upper_bound(bound, guard).map_or(&self.first, |entry| entry.value())
     }
 
-    /// Replaces a leaf whose log is full.
+    /// Replaces the leaf at `place`, whose log is full, and to which `key` belongs.
     #[cold]
-    fn rebuild(&self, entries: &EntryStore, slot: &ArcSwap<Leaf>, leaf: &Leaf, guard: &epoch::Guard) {
+    fn rebuild(&self, directory: &mut Directory, entries: &EntryStore, place: Place, key: &ShortKey) {
+        let guard = epoch::pin();
+        let leaf = Arc::clone(&directory.at(place).leaf);
         let (left, right) = leaf.rebuilt(entries);
         let mut added = left.bytes();
-        if let (Some(right), Some(low)) = (right, left.high()) {
+        let key = MemKey::of(entries.get(key.index()), key.index());
+        let slot = self.slot(Bound::Included(&key), &guard);
+        let low = left.high().copied();
+        let left = Arc::new(left);
+        if let (Some(right), Some(low)) = (right, low) {
             added += right.bytes() + LEAF_OVERHEAD;
-            let low = StoredKey::of(entries.get(low.index()), low.index());
-            self.rest.get_or_insert(low, ArcSwap::from_pointee(right), guard).release(guard);
+            let right = Arc::new(right);
+            let stored = StoredKey::of(entries.get(low.index()), low.index());
+            self.rest.get_or_insert(stored, ArcSwap::from(Arc::clone(&right)), &guard).release(&guard);
+            slot.store(Arc::clone(&left));
+            directory.at(place).replace(left);
+            directory.insert_after(place, low, right);
+        } else {
+            slot.store(Arc::clone(&left));
+            directory.at(place).replace(left);
         }
-        slot.store(Arc::new(left));
         let bytes = self.bytes.load(Ordering::Relaxed) + added - leaf.bytes();
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    fn fill_forward(&self, entries: &EntryStore, from: Bound<&MemKey<'_>>, limit: usize, run: &mut Run) {
+    fn fill_forward(
+        &self,
+        entries: &EntryStore,
+        from: Bound<&MemKey<'_>>,
+        limit: usize,
+        push: &mut impl FnMut(&ShortKey),
+    ) -> usize {
         let guard = epoch::pin();
         // Where a key at `from` itself would be: in the last leaf that starts there or before.
         let mut slot = match from {
@@ -82,15 +102,21 @@ impl LeafList {
         };
         loop {
             let leaf = slot.load();
-            leaf.fill(entries, from, Direction::Forward, limit, run);
-            let Some(high) = leaf.high().filter(|_| run.as_slice().is_empty()) else { return };
+            let filled = leaf.fill(entries, from, Direction::Forward, limit, push);
+            let Some(high) = leaf.high().filter(|_| filled == 0) else { return filled };
             // Also right when the leaf was split meanwhile: then its upper half starts at `high`.
             let high = MemKey::of(entries.get(high.index()), high.index());
             slot = self.slot(Bound::Included(&high), &guard);
         }
     }
 
-    fn fill_backward(&self, entries: &EntryStore, from: Bound<&MemKey<'_>>, limit: usize, run: &mut Run) {
+    fn fill_backward(
+        &self,
+        entries: &EntryStore,
+        from: Bound<&MemKey<'_>>,
+        limit: usize,
+        push: &mut impl FnMut(&ShortKey),
+    ) -> usize {
         let guard = epoch::pin();
         loop {
             let leaf = self.slot(from, &guard).load();
@@ -101,7 +127,7 @@ impl LeafList {
                 (Some(high), Bound::Excluded(key)) => matches!(high.cmp_to(key, entries), Greater | Equal),
             };
             if complete {
-                return leaf.fill(entries, from, Direction::Backward, limit, run);
+                return leaf.fill(entries, from, Direction::Backward, limit, push);
             }
             // The leaf was split after its place was found. Its upper half can be found now.
         }
@@ -109,13 +135,18 @@ impl LeafList {
 }
 
 impl OrderedMem for LeafList {
-    fn insert(&self, entries: &EntryStore, index: u32) {
-        let guard = epoch::pin();
-        let key = MemKey::of(entries.get(index), index);
-        let slot = self.slot(Bound::Included(&key), &guard);
-        let leaf = slot.load();
-        if leaf.append(*key.short()) {
-            self.rebuild(entries, slot, &leaf, &guard);
+    fn directory(&self) -> Directory {
+        Directory::new(self.first.load_full())
+    }
+
+    #[inline]
+    fn insert(&self, directory: &mut Directory, entries: &EntryStore, key: ShortKey) {
+        let place = directory.find(&key, entries);
+        let open = directory.at(place);
+        open.leaf.append(open.logged, key);
+        open.logged += 1;
+        if open.logged == LOG_MAX {
+            self.rebuild(directory, entries, place, &key);
         }
     }
 
@@ -125,12 +156,11 @@ impl OrderedMem for LeafList {
         from: Bound<&MemKey<'_>>,
         direction: Direction,
         limit: usize,
-        run: &mut Run,
-    ) {
-        run.clear();
+        mut push: impl FnMut(&ShortKey),
+    ) -> usize {
         match direction {
-            Direction::Forward => self.fill_forward(entries, from, limit, run),
-            Direction::Backward => self.fill_backward(entries, from, limit, run),
+            Direction::Forward => self.fill_forward(entries, from, limit, &mut push),
+            Direction::Backward => self.fill_backward(entries, from, limit, &mut push),
         }
     }
 

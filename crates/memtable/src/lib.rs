@@ -22,8 +22,10 @@
 //! | `hash_index` | from the hash of a key to its newest entry |
 //! | `ordered` | the order of the entries, as a trait |
 //! | `leaf_list`, `leaf` | what is behind it: a skiplist of leaves |
-//! | `mem_key` | what it compares |
+//! | `directory` | where the writer finds a leaf |
+//! | `mem_key` | what is compared |
 
+mod directory;
 mod entries;
 mod hash_index;
 mod iter;

@@ -4,7 +4,8 @@
 //! [`ShortKey`] finds the rest of its bytes through its entry, [`MemKey`] borrows them (a lookup allocates nothing), and
 //! [`StoredKey`] shares the buffer of its batch, so that a skiplist can order it by itself.
 
-use crate::entries::{Entry, EntryStore};
+use crate::entries::{Entry, EntryStore, kind_of};
+use esker_base::{SequenceNumber, ValueKind};
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -52,6 +53,48 @@ impl ShortKey {
     #[inline]
     pub(crate) fn index(&self) -> u32 {
         self.index
+    }
+
+    /// Length of the user key.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// The number of the write.
+    #[inline]
+    pub(crate) fn seq(&self) -> SequenceNumber {
+        self.packed >> 8
+    }
+
+    /// What the write did.
+    #[inline]
+    pub(crate) fn kind(&self) -> ValueKind {
+        kind_of(self.packed)
+    }
+
+    /// The first 16 bytes of the user key, zeros after its end.
+    #[inline]
+    pub(crate) fn head_bytes(&self) -> [u8; HEAD] {
+        (u128::from(self.head[0]) << 64 | u128::from(self.head[1])).to_be_bytes()
+    }
+
+    /// The first bytes of the user key as they compare: big-endian, zeros after the end.
+    #[inline]
+    pub(crate) fn head(&self) -> u64 {
+        self.head[0]
+    }
+
+    /// As four numbers, which can be shared between threads without a lock.
+    #[inline]
+    pub(crate) fn to_words(self) -> [u64; 4] {
+        [self.head[0], self.head[1], self.packed, u64::from(self.len) << 32 | u64::from(self.index)]
+    }
+
+    /// The key that [`to_words`](Self::to_words) gave.
+    #[inline]
+    pub(crate) fn from_words([first, second, packed, rest]: [u64; 4]) -> Self {
+        ShortKey { head: [first, second], packed, index: rest as u32, len: (rest >> 32) as u16 }
     }
 
     /// User key ascending, newest first. `tails` compares what follows the heads; it is called only if both keys are
@@ -112,12 +155,6 @@ impl<'a> MemKey<'a> {
     #[inline]
     pub(crate) fn of(entry: &'a Entry, index: u32) -> Self {
         MemKey { short: ShortKey::of(entry, index), ..Self::lookup(entry.user_key(), 0) }
-    }
-
-    /// The inline part.
-    #[inline]
-    pub(crate) fn short(&self) -> &ShortKey {
-        &self.short
     }
 
     #[inline]

@@ -13,11 +13,12 @@
 //! sequence number: the engine makes a number visible only after all entries up to it are here.
 
 use crate::MemtableIterator;
+use crate::directory::Directory;
 use crate::entries::{Entry, EntryStore, NONE, pack};
 use crate::hash_index::{HashIndex, HashWriter};
 use crate::leaf_list::LeafList;
-use crate::mem_key::MemKey;
-use crate::ordered::{Direction, OrderedMem, Run};
+use crate::mem_key::{MemKey, ShortKey};
+use crate::ordered::{Direction, OrderedMem};
 use esker_base::sync::Mutex;
 use esker_base::{Lookup, SequenceNumber, Slice, ValueKind, key_hash, planted};
 use std::fmt;
@@ -74,11 +75,12 @@ pub struct Memtable {
 }
 
 /// The state of whoever inserts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Writer {
     /// Entries in the store.
     entries: u32,
     index: HashWriter,
+    directory: Directory,
     /// Address of the buffer of the last entry, which is still alive. A buffer's entries come one after the other.
     last_owner: usize,
 }
@@ -88,12 +90,15 @@ impl Memtable {
     /// the size at which it will be sealed, and only a hint: the first hash table is made for it.
     pub fn new(hash_seed: u64, expected_bytes: usize) -> Self {
         let index = HashIndex::new(expected_bytes / BYTES_PER_SLOT);
+        let order = LeafList::new();
+        let writer =
+            Writer { entries: 0, index: HashWriter::default(), directory: order.directory(), last_owner: 0 };
         Memtable {
             memory: AtomicUsize::new(size_of::<Memtable>() + index.bytes()),
             entries: EntryStore::default(),
             index,
-            order: LeafList::new(),
-            writer: Mutex::new(Writer::default()),
+            order,
+            writer: Mutex::new(writer),
             disordered: AtomicBool::new(false),
             hash_seed,
             len: AtomicUsize::new(0),
@@ -133,17 +138,19 @@ impl Memtable {
         let index = writer.entries;
         assert!(index < NONE - 1, "a memtable is full");
         let (seq, kind) = (entry.seq(), entry.kind());
-        let newest = self.index.find(hash, |other| self.entries.get(other).user_key() == entry.user_key());
-        let ascending = newest.is_none_or(|newest| self.entries.get(newest).packed() < entry.packed());
+        let spot = self.index.spot(hash, |other| self.entries.get(other).user_key() == entry.user_key());
+        let ascending = spot.entry.is_none_or(|newest| self.entries.get(newest).packed() < entry.packed());
         if !ascending && self.contains(&entry) {
             return;
         }
         let mut memory = self.owner_bytes(writer, &entry);
-        memory += self.entries.put(index, entry.after(newest.unwrap_or(NONE)));
+        let key = ShortKey::of(&entry, index);
+        memory += self.entries.put(index, entry.after(spot.entry.unwrap_or(NONE)));
         writer.entries += 1;
-        self.order.insert(&self.entries, index);
+        self.order.insert(&mut writer.directory, &self.entries, key);
         if ascending {
-            memory += self.put_in_index(writer, hash, index, newest);
+            let same_keys = |a: u32, b: u32| self.entries.get(a).user_key() == self.entries.get(b).user_key();
+            memory += self.index.put(&mut writer.index, hash, index, &spot, same_keys);
         } else {
             self.disordered.store(true, Ordering::Relaxed);
         }
@@ -155,11 +162,6 @@ impl Memtable {
     fn contains(&self, entry: &Entry) -> bool {
         let key = MemKey::of(entry, 0);
         self.first_at(&key).is_some_and(|found| found.key() == entry.key())
-    }
-
-    fn put_in_index(&self, writer: &mut Writer, hash: u64, index: u32, newest: Option<u32>) -> usize {
-        let same_keys = |a: u32, b: u32| self.entries.get(a).user_key() == self.entries.get(b).user_key();
-        self.index.put(&mut writer.index, hash, index, |other| Some(other) == newest, same_keys)
     }
 
     /// Bytes of the entry's buffer, unless it was counted.
@@ -249,9 +251,11 @@ impl Memtable {
 
     /// The first entry at or after `key`.
     fn first_at(&self, key: &MemKey<'_>) -> Option<&Entry> {
-        let mut run = Run::new();
-        self.order.fill(&self.entries, Bound::Included(key), Direction::Forward, 1, &mut run);
-        run.as_slice().first().map(|&index| self.entries.get(index))
+        let mut first = None;
+        self.order.fill(&self.entries, Bound::Included(key), Direction::Forward, 1, |key| {
+            first = Some(self.entries.get(key.index()));
+        });
+        first
     }
 
     /// An iterator, not positioned yet. It sees at least what is here now.
@@ -259,9 +263,16 @@ impl Memtable {
         MemtableIterator::new(Arc::clone(self))
     }
 
-    /// Clears `run` and puts the entries after `from`, or before it, into it. For iterators.
-    pub(crate) fn fill(&self, from: Bound<&MemKey<'_>>, direction: Direction, limit: usize, run: &mut Run) {
-        self.order.fill(&self.entries, from, direction, limit, run);
+    /// Replaces `keys` by those of the entries after `from`, or before it. For iterators.
+    pub(crate) fn fill(
+        &self,
+        from: Bound<&MemKey<'_>>,
+        direction: Direction,
+        limit: usize,
+        keys: &mut Vec<ShortKey>,
+    ) {
+        keys.clear();
+        self.order.fill(&self.entries, from, direction, limit, |key| keys.push(*key));
     }
 
     /// The entries by index, for iterators.

@@ -1,11 +1,12 @@
 //! [`OrderedMem`]: the order of a memtable's entries, so that the structure behind it can be replaced.
 
+use crate::directory::Directory;
 use crate::entries::EntryStore;
-use crate::mem_key::MemKey;
+use crate::mem_key::{MemKey, ShortKey};
 use std::fmt;
 use std::ops::Bound;
 
-/// Entries in a [`Run`].
+/// Most keys that are asked for at once.
 pub(crate) const RUN_MAX: usize = 160;
 
 /// A direction to walk in.
@@ -15,51 +16,26 @@ pub(crate) enum Direction {
     Backward,
 }
 
-/// Indexes of consecutive entries, in the direction of the walk.
-#[derive(Clone, Debug)]
-pub(crate) struct Run {
-    indexes: [u32; RUN_MAX],
-    len: usize,
-}
-
-impl Run {
-    pub(crate) fn new() -> Self {
-        Run { indexes: [0; RUN_MAX], len: 0 }
-    }
-
-    #[inline]
-    pub(crate) fn as_slice(&self) -> &[u32] {
-        &self.indexes[..self.len]
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.len = 0;
-    }
-
-    #[inline]
-    pub(crate) fn push(&mut self, index: u32) {
-        self.indexes[self.len] = index;
-        self.len += 1;
-    }
-}
-
 /// Entries in order. One thread inserts at a time; any number read meanwhile, without a lock.
 ///
 /// The entries are in the store, and the order refers to them by index. No guard of an epoch escapes from a call.
 pub(crate) trait OrderedMem: Send + Sync + fmt::Debug {
-    /// Adds the entry at `index`, whose key is not here yet.
-    fn insert(&self, entries: &EntryStore, index: u32);
+    /// What only the writer needs: to be made while the order is empty, and to be given to every insert.
+    fn directory(&self) -> Directory;
 
-    /// Clears `run` and puts the next entries into it: those after `from` (forward), or before it (backward). At least
-    /// one if there is one, and at most `limit`; not necessarily all up to the limit.
+    /// Adds `key`, which is that of an entry in the store and not here yet.
+    fn insert(&self, directory: &mut Directory, entries: &EntryStore, key: ShortKey);
+
+    /// Gives `push` the keys of the next entries: those after `from` (forward), or before it (backward). At least one if
+    /// there is one, and at most `limit`, which is not 0; not necessarily all up to the limit. Returns how many.
     fn fill(
         &self,
         entries: &EntryStore,
         from: Bound<&MemKey<'_>>,
         direction: Direction,
         limit: usize,
-        run: &mut Run,
-    );
+        push: impl FnMut(&ShortKey),
+    ) -> usize;
 
     /// Bytes allocated.
     fn bytes(&self) -> usize;

@@ -228,3 +228,46 @@ fn every_key_is_found_while_the_index_grows() {
         assert!(get(&table, &(seq + 100_000).to_le_bytes(), seq).is_none());
     }
 }
+
+/// Enough leaves that the writer's directory has several blocks: of keys whose heads tell them apart, whose heads tell few
+/// of them apart, and whose heads are all the same; at random, ascending, and descending.
+#[test]
+fn large_ones_are_in_order() {
+    const ENTRIES: u64 = 25_000;
+    for (prefix, spread) in [(&b""[..], u64::MAX), (b"", 1 << 20), (b"a long common prefix/", 1 << 40)] {
+        for order in 0..3 {
+            let random = &mut SplitMix64::new(order);
+            let table = Arc::new(Memtable::new(SEED, 16 << 10));
+            let mut keys: Vec<_> = (0..ENTRIES)
+                .map(|_| [prefix, &random.below(spread).to_be_bytes()].concat())
+                .zip(1..)
+                .collect();
+            match order {
+                0 => {}
+                1 => keys.sort(),
+                _ => keys.sort_by(|a, b| b.cmp(a)),
+            }
+            for (key, seq) in &keys {
+                super::put(&table, key, *seq, key);
+            }
+            keys.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+            let mut iter = table.iter();
+            iter.seek_to_first().unwrap();
+            for (key, seq) in &keys {
+                assert_eq!((iter.key().user_key, iter.key().seq, iter.value()), (&key[..], *seq, &key[..]));
+                iter.next().unwrap();
+            }
+            assert!(!iter.valid());
+            iter.seek_to_last().unwrap();
+            for (key, seq) in keys.iter().rev() {
+                assert_eq!((iter.key().user_key, iter.key().seq), (&key[..], *seq));
+                iter.prev().unwrap();
+            }
+            assert!(!iter.valid());
+            for (key, seq) in keys.iter().step_by(97) {
+                iter.seek(InternalKeyRef::seek_to(key, *seq)).unwrap();
+                assert_eq!((iter.key().user_key, iter.key().seq), (&key[..], *seq));
+            }
+        }
+    }
+}
