@@ -20,8 +20,9 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 /// Bytes that [`put_varint`] needs for `value`.
 #[inline]
 pub fn varint_len(value: u64) -> usize {
+    // A seventh of the bits, rounded up, without a division: the two agree for 1 to 64 bits.
     let bits = 64 - (value | 1).leading_zeros() as usize;
-    bits.div_ceil(7)
+    (bits * 9 + 64) / 64
 }
 
 /// Maps a signed number to an unsigned one whose varint is short when the number is near zero.

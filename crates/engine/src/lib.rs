@@ -33,6 +33,7 @@ mod read;
 mod recovery;
 mod registry;
 mod repair;
+mod replayed;
 mod resume;
 pub mod scheduler;
 mod sink;

@@ -1,7 +1,7 @@
 //! Opening: from the files of a directory to a running [`Core`].
 //!
 //! ```text
-//! lock -> CURRENT -> manifest -> log, replayed into memtables, these flushed to tables
+//! lock -> CURRENT -> manifest -> log, replayed, sorted, and written to tables
 //!      -> new log segment -> new manifest with all of that -> CURRENT -> old files removed
 //! ```
 //!
@@ -11,6 +11,7 @@
 
 use crate::core::{Core, CoreParts};
 use crate::event::{Event, RecoveryReport};
+use crate::replayed::Replayed;
 use crate::sink::{MadeTables, TableSink, sync_dir};
 use crate::state::{Keyspace, State};
 use crate::super_version::{Generation, KeyspaceTables};
@@ -18,12 +19,9 @@ use crate::table_cache::{TableHandle, TableOpener};
 use crate::version_set::VersionSet;
 use crate::write::LogEnd;
 use crate::{Components, Error, ErrorKind, Options, RecoveryMode, Result};
-use esker_base::{
-    BatchReader, FileKind, FileNumber, SequenceNumber, SplitMix64, key_hash, parse_file_name, planted,
-};
+use esker_base::{FileKind, FileNumber, SequenceNumber, SplitMix64, parse_file_name, planted};
 use esker_compaction::{CompactionJob, DeeperTables, SnapshotStripes, Step};
 use esker_manifest::{ManifestState, ManifestWriter, Recovery, VersionEdit};
-use esker_memtable::Memtable;
 use esker_sstable::BlockCache;
 use esker_vfs::{EntryKind, FileLock, Vfs};
 use esker_wal::{LogKind, LogReplay, LogWriter, Record, RecordType, RecoverOptions, SegmentHeader};
@@ -174,7 +172,7 @@ struct Opening<'a> {
     state: ManifestState,
     keep_orphans: bool,
     created: bool,
-    memtable: Arc<Memtable>,
+    replayed: Replayed,
     next_file: u64,
     last_seq: SequenceNumber,
     batches: u64,
@@ -195,7 +193,7 @@ impl<'a> Opening<'a> {
             dir,
             options,
             components,
-            memtable: Arc::new(Memtable::new(found.state.hash_seed, options.effective_memtable_size())),
+            replayed: Replayed::default(),
             next_file: found.state.next_file.0,
             last_seq: found.state.last_sequence,
             batches: 0,
@@ -247,41 +245,28 @@ impl<'a> Opening<'a> {
     fn replay_record(&mut self, record: Record<'_>) -> Result<()> {
         let fields = record.fields;
         if fields.record_type == RecordType::Batch {
-            let payload: Arc<[u8]> = Arc::from(record.payload);
-            for (seq, op) in (fields.first..).zip(BatchReader::new(&payload)) {
-                let op =
-                    op.map_err(|_| Error::fatal("the log handed out a batch that is not well formed"))?;
-                if op.keyspace != 0 || !op.kind.is_supported() {
-                    return Err(Error::unsupported(
-                        self.dir.join("the log"),
-                        format!("an operation of kind {} on keyspace {}", op.kind.name(), op.keyspace),
-                    ));
-                }
-                let hash = key_hash(self.state.hash_seed, &payload[op.key.clone()]);
-                self.memtable.insert(&payload, op.key, op.value, seq, op.kind, hash);
-            }
+            self.replayed.add(fields.first, record.payload, self.dir)?;
             self.batches += 1;
         }
         self.last_seq = self.last_seq.max(fields.last());
-        if self.memtable.memory_usage() >= self.options.effective_memtable_size() {
+        if self.replayed.memory_usage() >= self.options.effective_memtable_size() {
             self.flush()?;
         }
         Ok(())
     }
 
-    /// Writes the replayed memtable to a level-0 table. Only the new manifest, at the end, will name it.
+    /// Writes what was replayed to a level-0 table. Only the new manifest, at the end, will name it.
     fn flush(&mut self) -> Result<()> {
-        if self.memtable.is_empty() {
+        if self.replayed.is_empty() {
             return Ok(());
         }
-        let fresh = Arc::new(Memtable::new(self.state.hash_seed, self.options.effective_memtable_size()));
-        let full = std::mem::replace(&mut self.memtable, fresh);
+        let sorted = std::mem::take(&mut self.replayed).into_sorted();
         let Some(keyspace) = self.state.keyspaces.get(&0) else {
             return Err(Error::fatal("the default keyspace is missing"));
         };
         let deeper = DeeperTables::below_memtables(&keyspace.version);
         // Nobody reads yet, so only the newest versions count.
-        let mut job = CompactionJob::flush(full.iter(), SnapshotStripes::new([], self.last_seq), deeper);
+        let mut job = CompactionJob::flush(sorted, SnapshotStripes::new([], self.last_seq), deeper);
         let mut made = MadeTables::default();
         let next_file = std::cell::Cell::new(self.next_file);
         let new_number = || FileNumber(next_file.replace(next_file.get() + 1));

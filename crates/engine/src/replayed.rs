@@ -1,0 +1,303 @@
+//! [`Replayed`]: what a log holds, on its way into a table.
+//!
+//! Nobody reads a database while it is opened, so what is replayed needs no memtable: no index, no order that can be read
+//! while it grows. The bytes of the batches are kept one after the other, with a reference to each operation, and the
+//! references are sorted once, when a table is to be written:
+//!
+//! ```text
+//! chunks:     [batch batch batch ..] [batch batch ..] ..
+//! references: (head of the key, sequence and kind, where it is) ..
+//! ```
+
+use crate::{Error, Result};
+use esker_base::{
+    BatchReader, InternalIterator, InternalKeyRef, SequenceNumber, ValueKind, common_prefix_len,
+};
+use std::cmp::Ordering;
+use std::path::Path;
+
+/// Bytes in a chunk. A larger batch gets one of its own.
+const CHUNK: usize = 1 << 20;
+/// Bytes of a key that are in its reference.
+const HEAD: usize = 8;
+
+/// Operations of batches, in the order of the log.
+#[derive(Debug, Default)]
+pub(crate) struct Replayed {
+    chunks: Vec<Vec<u8>>,
+    references: Vec<Reference>,
+    bytes: usize,
+}
+
+/// One operation: where it is.
+#[derive(Clone, Copy, Debug)]
+struct Reference {
+    /// Bytes of the user key behind those that all keys share, as they compare. Set when the references are sorted.
+    head: u64,
+    seq: SequenceNumber,
+    chunk: u32,
+    key_at: u32,
+    value_at: u32,
+    value_len: u32,
+    key_len: u16,
+    kind: ValueKind,
+}
+
+impl Replayed {
+    /// Whether there is nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.references.is_empty()
+    }
+
+    /// Bytes in use.
+    pub(crate) fn memory_usage(&self) -> usize {
+        self.bytes + self.references.len() * size_of::<Reference>()
+    }
+
+    /// Adds the operations of a batch whose first one has the sequence number `first`. `dir` is for messages.
+    ///
+    /// Fails with `UnsupportedFormat` for operations that this build does not know.
+    pub(crate) fn add(&mut self, first: SequenceNumber, payload: &[u8], dir: &Path) -> Result<()> {
+        let too_large = || Error::fatal("the log handed out a batch that is too large");
+        if self.chunks.last().is_none_or(|chunk| chunk.capacity() - chunk.len() < payload.len()) {
+            self.chunks.push(Vec::with_capacity(payload.len().max(CHUNK)));
+        }
+        let chunk = u32::try_from(self.chunks.len() - 1).map_err(|_| too_large())?;
+        let bytes = &mut self.chunks[chunk as usize];
+        let start = bytes.len();
+        bytes.extend_from_slice(payload);
+        self.bytes += payload.len();
+        for (seq, op) in (first..).zip(BatchReader::new(payload)) {
+            let op = op.map_err(|_| Error::fatal("the log handed out a batch that is not well formed"))?;
+            if op.keyspace != 0 || !op.kind.is_supported() {
+                return Err(Error::unsupported(
+                    dir.join("the log"),
+                    format!("an operation of kind {} on keyspace {}", op.kind.name(), op.keyspace),
+                ));
+            }
+            let at = |place: usize| u32::try_from(start + place).map_err(|_| too_large());
+            self.references.push(Reference {
+                head: 0,
+                seq,
+                chunk,
+                key_at: at(op.key.start)?,
+                value_at: at(op.value.start)?,
+                value_len: u32::try_from(op.value.len()).map_err(|_| too_large())?,
+                key_len: u16::try_from(op.key.len()).map_err(|_| too_large())?,
+                kind: op.kind,
+            });
+        }
+        Ok(())
+    }
+
+    /// All operations in the order of their keys. Not positioned yet.
+    pub(crate) fn into_sorted(mut self) -> ReplayedIterator {
+        let mut references = std::mem::take(&mut self.references);
+        let shared = self.shared_by_all(&references);
+        for reference in &mut references {
+            reference.head = head_of(self.user_key(reference).get(shared..).unwrap_or_default());
+        }
+        references.sort_unstable_by(|a, b| self.compare(a, b, shared));
+        self.references = references;
+        ReplayedIterator { sorted: self, at: usize::MAX }
+    }
+
+    /// How many leading bytes all user keys share.
+    fn shared_by_all(&self, references: &[Reference]) -> usize {
+        let Some(first) = references.first().map(|first| self.user_key(first)) else { return 0 };
+        references.iter().fold(first.len(), |shared, reference| {
+            common_prefix_len(&first[..shared], self.user_key(reference))
+        })
+    }
+
+    #[inline]
+    fn user_key(&self, reference: &Reference) -> &[u8] {
+        let start = reference.key_at as usize;
+        &self.chunks[reference.chunk as usize][start..start + usize::from(reference.key_len)]
+    }
+
+    /// The order of internal keys, given that all keys share `shared` bytes, and that the heads are those behind.
+    #[inline]
+    fn compare(&self, a: &Reference, b: &Reference, shared: usize) -> Ordering {
+        if a.head != b.head {
+            return a.head.cmp(&b.head);
+        }
+        let behind = shared + HEAD;
+        let user_key = if usize::from(a.key_len.min(b.key_len)) <= behind {
+            // All bytes of the shorter one are equal, or are zeros that may stand for the end of the longer one.
+            a.key_len.cmp(&b.key_len)
+        } else {
+            self.user_key(a)[behind..].cmp(&self.user_key(b)[behind..])
+        };
+        user_key.then(b.seq.cmp(&a.seq)).then((b.kind as u8).cmp(&(a.kind as u8)))
+    }
+}
+
+/// The first bytes as a number that compares as they do, zeros after the end.
+#[inline]
+fn head_of(bytes: &[u8]) -> u64 {
+    let mut head = [0; HEAD];
+    match bytes.first_chunk::<HEAD>() {
+        Some(first) => head = *first,
+        None => head[..bytes.len()].copy_from_slice(bytes),
+    }
+    u64::from_be_bytes(head)
+}
+
+/// Walks what was replayed, in order.
+#[derive(Debug)]
+pub(crate) struct ReplayedIterator {
+    sorted: Replayed,
+    /// Place of the present entry; there is none at the end, and before the first seek.
+    at: usize,
+}
+
+impl ReplayedIterator {
+    #[inline]
+    fn present(&self) -> &Reference {
+        &self.sorted.references[self.at]
+    }
+
+    #[inline]
+    fn key_of(&self, reference: &Reference) -> InternalKeyRef<'_> {
+        InternalKeyRef::new(self.sorted.user_key(reference), reference.seq, reference.kind)
+    }
+}
+
+impl InternalIterator for ReplayedIterator {
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.at = 0;
+        Ok(())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.at = self.sorted.references.len().wrapping_sub(1);
+        Ok(())
+    }
+
+    fn seek(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
+        self.at = self.sorted.references.partition_point(|reference| self.key_of(reference) < target);
+        Ok(())
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        if self.valid() {
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        if self.valid() {
+            self.at = self.at.wrapping_sub(1);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.at < self.sorted.references.len()
+    }
+
+    #[inline]
+    fn key(&self) -> InternalKeyRef<'_> {
+        self.key_of(self.present())
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        let reference = self.present();
+        let start = reference.value_at as usize;
+        &self.sorted.chunks[reference.chunk as usize][start..start + reference.value_len as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WriteBatch;
+    use esker_base::{InternalKey, SplitMix64};
+    use std::collections::BTreeMap;
+
+    /// Keys with and without a prefix that all share, that differ in zeros and lengths only, or are versions of one.
+    #[test]
+    fn what_was_replayed_comes_in_order() {
+        for seed in 0..60 {
+            println!("seed {seed}");
+            let random = &mut SplitMix64::new(seed);
+            let prefix = vec![b'p'; [0, 0, 3, 8, 40][random.below(5) as usize]];
+            let (mut replayed, mut model) = (Replayed::default(), BTreeMap::new());
+            let mut seq = 1;
+            for _ in 0..random.below(200) {
+                let first = seq;
+                let mut batch = WriteBatch::new();
+                for _ in 0..random.below(5) {
+                    let mut key = prefix.clone();
+                    key.resize(key.len() + [0, 1, 7, 8, 9, 17][random.below(6) as usize], 0);
+                    if random.percent(70) {
+                        key.push(random.below(3) as u8);
+                    }
+                    let value = vec![seq as u8; random.below(50) as usize];
+                    let kind = if random.percent(20) {
+                        batch.delete(&key);
+                        ValueKind::Delete
+                    } else {
+                        batch.put(&key, &value);
+                        ValueKind::Put
+                    };
+                    let value = if kind == ValueKind::Put { value } else { Vec::new() };
+                    model.insert(InternalKey::new(key, seq, kind), value);
+                    seq += 1;
+                }
+                replayed.add(first, batch.encoded(), Path::new("dir")).unwrap();
+            }
+            let mut iter = replayed.into_sorted();
+            assert!(!iter.valid());
+            iter.seek_to_first().unwrap();
+            for (key, value) in &model {
+                assert_eq!((iter.key(), iter.value()), (key.as_ref(), &value[..]));
+                iter.next().unwrap();
+            }
+            assert!(!iter.valid());
+            iter.seek_to_last().unwrap();
+            for key in model.keys().rev() {
+                assert_eq!(iter.key(), key.as_ref());
+                iter.prev().unwrap();
+            }
+            assert!(!iter.valid());
+            for key in model.keys() {
+                iter.seek(key.as_ref()).unwrap();
+                assert_eq!(iter.key(), key.as_ref());
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_larger_than_a_chunk_is_kept_whole() {
+        let mut replayed = Replayed::default();
+        let value = vec![7; CHUNK + 1];
+        for seq in 1..=3 {
+            let mut batch = WriteBatch::new();
+            batch.put([seq as u8], &value[..value.len() * (seq as usize % 2)]);
+            replayed.add(seq, batch.encoded(), Path::new("dir")).unwrap();
+        }
+        assert!(replayed.memory_usage() > 2 * CHUNK);
+        let mut iter = replayed.into_sorted();
+        iter.seek_to_first().unwrap();
+        for len in [value.len(), 0, value.len()] {
+            assert_eq!(iter.value(), &value[..len]);
+            iter.next().unwrap();
+        }
+        assert!(!iter.valid());
+    }
+
+    #[test]
+    fn operations_of_other_builds_are_refused() {
+        let mut batch = WriteBatch::new();
+        batch.push(7, ValueKind::Put, b"k", b"v");
+        let error = Replayed::default().add(1, batch.encoded(), Path::new("dir")).unwrap_err();
+        assert!(matches!(error.kind(), crate::ErrorKind::UnsupportedFormat { .. }), "{error}");
+    }
+}
