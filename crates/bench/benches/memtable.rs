@@ -72,6 +72,82 @@ fn memtable(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// A hash table of keys in buffers, and no more: the least that a get can cost that finds a key in a hundred thousand.
+struct BareIndex {
+    /// Upper half of the hash, then the number of the buffer plus one; 0 is an empty slot.
+    slots: Vec<u64>,
+    buffers: Vec<Buffer>,
+}
+
+impl BareIndex {
+    fn new(buffers: &[Buffer]) -> Self {
+        let mut index =
+            BareIndex { slots: vec![0; (2 * buffers.len()).next_power_of_two()], buffers: buffers.to_vec() };
+        for (number, (buffer, key_len)) in buffers.iter().enumerate() {
+            let hash = key_hash(SEED, &buffer[..*key_len]);
+            let mut at = index.start(hash);
+            while index.slots[at] != 0 {
+                at = (at + 1) % index.slots.len();
+            }
+            index.slots[at] = hash >> 32 << 32 | (number as u64 + 1);
+        }
+        index
+    }
+
+    fn start(&self, hash: u64) -> usize {
+        ((u128::from(hash) * self.slots.len() as u128) >> 64) as usize
+    }
+
+    fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        let hash = key_hash(SEED, key);
+        let mut at = self.start(hash);
+        loop {
+            let slot = self.slots[at];
+            let number = (slot as u32).checked_sub(1)?;
+            if slot >> 32 == hash >> 32 {
+                let (buffer, key_len) = &self.buffers[number as usize];
+                if &buffer[..*key_len] == key {
+                    return Some(&buffer[*key_len..]);
+                }
+            }
+            at = (at + 1) % self.slots.len();
+        }
+    }
+}
+
+/// Gets and inserts where the caches of the processor don't hold everything.
+fn large(criterion: &mut Criterion) {
+    let set = DataSet::random_of(100_000);
+    let buffers = buffers(&set.shuffled);
+    let mut probes = set.shuffled.clone();
+    probes.reverse();
+    probes.truncate(20_000);
+    let mut group = criterion.benchmark_group("memtable of 100,000");
+    group.throughput(Throughput::Elements(probes.len() as u64));
+    let table = fill(&buffers);
+    group.bench_function("get, hit", |bencher| {
+        bencher.iter(|| {
+            for key in &probes {
+                let lookup = Lookup { user_key: key, hash: key_hash(SEED, key), seq: MAX_SEQUENCE };
+                assert!(black_box(table.get_ref(&lookup)).is_some());
+            }
+        });
+    });
+    let bare = BareIndex::new(&buffers);
+    group.bench_function("get, hit, bare hash index", |bencher| {
+        bencher.iter(|| {
+            for key in &probes {
+                assert!(black_box(bare.get(key)).is_some());
+            }
+        });
+    });
+    group.sample_size(10).throughput(Throughput::Elements(buffers.len() as u64));
+    group.bench_function("insert, random order", |bencher| {
+        bencher.iter_batched(|| (), |()| fill(&buffers), BatchSize::PerIteration);
+    });
+    group.finish();
+}
+
 /// What a memtable would cost that is a skiplist of owned keys and no more.
 fn skiplist(criterion: &mut Criterion) {
     let set = DataSet::sequential();
@@ -100,5 +176,5 @@ fn skiplist(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, memtable, skiplist);
+criterion_group!(benches, memtable, large, skiplist);
 criterion_main!(benches);

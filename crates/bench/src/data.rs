@@ -34,8 +34,13 @@ impl DataSet {
 
     /// Random keys of 16 bytes, sorted.
     pub fn random() -> Self {
+        Self::random_of(ENTRIES)
+    }
+
+    /// The same in another number, for what depends on that.
+    pub fn random_of(entries: usize) -> Self {
         let mut rng = SplitMix64::new(16);
-        let mut keys: Vec<Vec<u8>> = (0..ENTRIES)
+        let mut keys: Vec<Vec<u8>> = (0..entries)
             .map(|_| [rng.next_u64().to_be_bytes(), rng.next_u64().to_be_bytes()].concat())
             .collect();
         keys.sort_unstable();

@@ -34,7 +34,6 @@ impl ConcatSource for LevelSource {
 
 /// One source of a merge. An enum, so that no entry costs a virtual call.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there are few of them, and a box would cost a miss an entry")]
 pub(crate) enum Child {
     Memtable(MemtableIterator),
     Table(TableIterator),

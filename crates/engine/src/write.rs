@@ -129,10 +129,11 @@ impl Core {
     /// Inserts a batch into the memtables. Returns the sequence number after it.
     fn apply(&self, active: &Generation, request: &Request, first: SequenceNumber) -> Result<SequenceNumber> {
         let mut seq = first;
+        let mut writer = active.memtables[0].writer();
         for op in BatchReader::new(&request.payload) {
             let op = op.map_err(|offset| Error::fatal(format!("operation at byte {offset} of a batch")))?;
             let hash = key_hash(self.tables.hash_seed, &request.payload[op.key.clone()]);
-            active.memtables[0].insert(&request.payload, op.key, op.value, seq, op.kind, hash);
+            writer.insert(&request.payload, op.key, op.value, seq, op.kind, hash);
             if planted::is(planted::Fault::HalfBatchVisible) {
                 self.visible.publish(seq);
                 planted::pause();

@@ -16,7 +16,7 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `memtable` | [`Memtable`]: what the engine sees |
+//! | `memtable` | [`Memtable`]: what the engine sees; [`MemtableWriter`]: the right to insert |
 //! | `iter` | [`MemtableIterator`] |
 //! | `entries` | the entries themselves, appended and never moved |
 //! | `hash_index` | from the hash of a key to its newest entry |
@@ -36,4 +36,4 @@ mod memtable;
 mod ordered;
 
 pub use iter::MemtableIterator;
-pub use memtable::{Found, FoundRef, Memtable};
+pub use memtable::{Found, FoundRef, Memtable, MemtableWriter};

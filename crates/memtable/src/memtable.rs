@@ -19,7 +19,7 @@ use crate::hash_index::{HashIndex, HashWriter};
 use crate::leaf_list::LeafList;
 use crate::mem_key::{MemKey, ShortKey};
 use crate::ordered::{Direction, OrderedMem};
-use esker_base::sync::Mutex;
+use esker_base::sync::{Mutex, MutexGuard};
 use esker_base::{Lookup, SequenceNumber, Slice, ValueKind, key_hash, planted};
 use std::fmt;
 use std::ops::{Bound, Range};
@@ -85,6 +85,44 @@ struct Writer {
     last_owner: usize,
 }
 
+/// The right to insert into a [`Memtable`]: from [`Memtable::writer`]. A batch takes it once.
+#[derive(Debug)]
+pub struct MemtableWriter<'a> {
+    table: &'a Memtable,
+    writer: MutexGuard<'a, Writer>,
+}
+
+impl MemtableWriter<'_> {
+    /// Adds a version of a key. `key` and `value` are ranges of `owner`, the buffer that all operations of a batch share;
+    /// `hash` is [`key_hash`] of the key with the memtable's seed.
+    ///
+    /// Versions of one key should come in ascending order, as they do from a log: other orders are right, but make lookups
+    /// slower from then on. A version that is already here stays as it is.
+    ///
+    /// # Panics
+    ///
+    /// When a range is not inside `owner`, a key is longer than 65,535 bytes or a value than 4 GiB, and after 2³² - 2
+    /// entries.
+    #[inline]
+    pub fn insert(
+        &mut self,
+        owner: &Arc<[u8]>,
+        key: Range<usize>,
+        value: Range<usize>,
+        seq: SequenceNumber,
+        kind: ValueKind,
+        hash: u64,
+    ) {
+        debug_assert_eq!(
+            hash,
+            key_hash(self.table.hash_seed, &owner[key.clone()]),
+            "the hash of another key"
+        );
+        let entry = Entry::new(owner, key, value, pack(seq, kind));
+        self.table.insert_entry(&mut self.writer, entry, hash);
+    }
+}
+
 impl Memtable {
     /// An empty memtable. `hash_seed` is the seed of the hashes that `insert` and lookups are given; `expected_bytes` is
     /// the size at which it will be sealed, and only a hint: the first hash table is made for it.
@@ -108,17 +146,17 @@ impl Memtable {
         }
     }
 
-    /// Adds a version of a key. `key` and `value` are ranges of `owner`, the buffer that all operations of a batch share;
-    /// `hash` is [`key_hash`] of the key with the memtable's seed.
-    ///
-    /// Writers wait for each other; readers are not disturbed. Versions of one key should come in ascending order, as they
-    /// do from a log: other orders are right, but make lookups slower from then on. A version that is already here stays
-    /// as it is.
+    /// Waits for other writers, and keeps them out until the guard is dropped. Readers are not disturbed.
+    #[inline]
+    pub fn writer(&self) -> MemtableWriter<'_> {
+        MemtableWriter { table: self, writer: self.writer.lock() }
+    }
+
+    /// Adds one version of a key: [`MemtableWriter::insert`] with a guard for it alone.
     ///
     /// # Panics
     ///
-    /// When a range is not inside `owner`, a key is longer than 65,535 bytes or a value than 4 GiB, and after 2³² - 2
-    /// entries.
+    /// As there.
     pub fn insert(
         &self,
         owner: &Arc<[u8]>,
@@ -128,10 +166,7 @@ impl Memtable {
         kind: ValueKind,
         hash: u64,
     ) {
-        debug_assert_eq!(hash, key_hash(self.hash_seed, &owner[key.clone()]), "the hash of another key");
-        let entry = Entry::new(owner, key, value, pack(seq, kind));
-        let mut writer = self.writer.lock();
-        self.insert_entry(&mut writer, entry, hash);
+        self.writer().insert(owner, key, value, seq, kind, hash);
     }
 
     fn insert_entry(&self, writer: &mut Writer, entry: Entry, hash: u64) {

@@ -37,8 +37,6 @@ pub const MAX_BODY_LEN: u64 = 0xffff_ffff;
 const PREFIX_LEN: usize = 8;
 /// Most bytes up to and with the length.
 pub(crate) const MAX_HEAD_LEN: usize = 8 + 5;
-/// Enough bytes for type, segment and any length that a writer writes.
-const HEAD_ROOM: usize = 8;
 /// Fewest bytes of a record.
 pub(crate) const MIN_RECORD_LEN: usize = 8 + 1 + 3;
 
@@ -157,18 +155,7 @@ impl RecordContext {
     /// The checksum over context, offset and the bytes from `type` to `length`.
     #[inline]
     fn start(&self, offset: u64, type_to_length: &[u8]) -> Checksum {
-        // In one piece, which costs half of what two short ones do.
-        let mut bytes = [0; 8 + HEAD_ROOM];
-        let (place, head) = bytes.split_at_mut(8);
-        place.copy_from_slice(&offset.to_le_bytes());
-        match head.get_mut(..type_to_length.len()) {
-            Some(head) => {
-                head.copy_from_slice(type_to_length);
-                let len = type_to_length.len().saturating_add(8);
-                self.checksum.clone().bytes(bytes.get(..len).unwrap_or_default())
-            }
-            None => self.checksum.clone().bytes(&offset.to_le_bytes()).bytes(type_to_length),
-        }
+        self.checksum.clone().bytes(&offset.to_le_bytes()).bytes(type_to_length)
     }
 }
 
@@ -205,7 +192,6 @@ pub fn encode_record(
     }
 
     let start = out.len();
-    out.reserve(payload.len().saturating_add(numbers_len).saturating_add(MAX_HEAD_LEN));
     out.extend_from_slice(&[0, 0, 0, 0, 0, 0, fields.record_type.number(), context.segment]);
     put_varint(out, body_len);
     let body = out.len();
