@@ -8,9 +8,9 @@
 //! at #8:    ------    a#4       b is gone              c#5
 //! ```
 //!
-//! Going forward, the merged iterator stands on the entry that is shown. Going backward, versions come oldest first, so
-//! the shown entry is known only when the merged iterator has left its key: it then stands before all versions of the
-//! key, and the cursor holds a copy of key and value.
+//! Going forward, the merged iterator stands on the entry that is shown. Going backward, versions come oldest first. If the
+//! merged iterator knows that there is only one it stays on that, too. Else the shown entry is known only when it has left
+//! the key: it then stands before all versions of the key, and the cursor holds a copy of key and value.
 
 use crate::handle::Handle;
 use crate::read::unsupported;
@@ -376,6 +376,11 @@ impl Cursor {
         while self.merged.valid() {
             let entry = self.merged.key();
             if self.bounds.below(entry.user_key) {
+                return Ok(());
+            }
+            if entry.kind == ValueKind::Put && entry.seq <= self.seq && self.merged.is_newest() {
+                // The key's only version.
+                self.place = Place::On;
                 return Ok(());
             }
             self.key.clear();

@@ -97,6 +97,11 @@ impl InternalIterator for Child {
         each!(self, iter => iter.value_slice())
     }
 
+    #[inline]
+    fn is_newest(&self) -> bool {
+        each!(self, iter => iter.is_newest())
+    }
+
     fn fill(&mut self, batch: &mut EntryBatch, limit: usize) -> Result<usize> {
         each!(self, iter => iter.fill(batch, limit))
     }

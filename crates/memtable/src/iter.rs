@@ -149,6 +149,16 @@ impl InternalIterator for MemtableIterator {
         Ok(())
     }
 
+    #[inline]
+    fn is_newest(&self) -> bool {
+        // What is inserted from here on is newer than what this iterator is asked for.
+        let older_first = self.direction == Direction::Backward;
+        older_first
+            && self.run.as_slice().get(self.at + 1).is_some_and(|next| {
+                self.table.entries().get(*next).key().user_key != self.entry().key().user_key
+            })
+    }
+
     fn fill(&mut self, batch: &mut EntryBatch, limit: usize) -> Result<usize> {
         let mut filled = 0;
         while filled < limit && self.valid() {

@@ -1,7 +1,7 @@
 //! [`BlockCursor`]: a position in one block, with the key rebuilt in one reusable buffer. Moves both ways.
 
 use crate::block::{Block, Damage, Position};
-use crate::entry::Entry;
+use crate::entry::{Entry, ascends};
 use crate::format::MAX_RESTART_INTERVAL;
 use esker_base::{InternalKeyRef, Slice};
 
@@ -50,6 +50,11 @@ impl BlockCursor {
         self.block = block;
         self.valid = false;
         self.back.clear();
+    }
+
+    /// Lets go of the block.
+    pub(crate) fn clear(&mut self) {
+        self.set_block(None);
     }
 
     #[inline]
@@ -137,16 +142,9 @@ impl BlockCursor {
         if entry.end() > self.next_restart {
             return Err(Damage("an entry crosses a restart"));
         }
-        // With as many shared bytes as there are, one byte decides about the order.
         let shared = entry.shared as usize;
         let suffix = entry.suffix(block.entries());
-        let ascends = match (self.key.get(shared), suffix.first()) {
-            (Some(before), Some(here)) => before < here,
-            (None, Some(_)) => true,
-            (Some(_), None) => false,
-            (None, None) => (entry.seq, entry.kind) < (self.entry.seq, self.entry.kind),
-        };
-        if !ascends {
+        if !ascends(&self.key, &self.entry, suffix, &entry) {
             return Err(Damage("keys out of order"));
         }
         self.key.truncate(shared);

@@ -1,10 +1,12 @@
 //! [`BlockCache`]: blocks that were read, shared by many tables, bounded in bytes. By `quick_cache`.
 
 use crate::block::Block;
+use crate::image::Image;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a cached block beside its payload: the cache's own entry and two allocations' heads.
@@ -14,7 +16,7 @@ const OVERHEAD: u64 = 128;
 ///
 /// Safe to share between threads and tables. Only blocks whose checksum matched are ever in it.
 pub struct BlockCache {
-    blocks: Cache<BlockKey, Block, ByBytes, Mix>,
+    blocks: Cache<BlockKey, Arc<CachedBlock>, ByBytes, Mix>,
     capacity: u64,
     next_reader: AtomicU64,
     hits: [Stripe; STRIPES],
@@ -51,6 +53,43 @@ pub struct CacheStats {
 pub(crate) struct BlockKey {
     pub(crate) reader: u64,
     pub(crate) offset: u64,
+}
+
+/// What is in memory of a data block.
+#[derive(Debug)]
+pub(crate) enum CachedBlock {
+    /// Laid out for lookups.
+    Image(Image),
+    /// As it was read: when no image can be made, or when it is read once.
+    Block(Block),
+}
+
+impl CachedBlock {
+    /// With an image of `block`, if there can be one. It notes its checksum if `seal`.
+    pub(crate) fn new(block: Block, hash_seed: u64, seal: bool) -> Self {
+        match (Image::build(&block, hash_seed), seal) {
+            (Some(image), false) => CachedBlock::Image(image),
+            (Some(image), true) => CachedBlock::Image(image.sealed()),
+            (None, false) => CachedBlock::Block(block),
+            (None, true) => CachedBlock::Block(block.sealed()),
+        }
+    }
+
+    /// Whether the memory still is what it was when it was sealed, if it was.
+    pub(crate) fn is_intact(&self) -> bool {
+        match self {
+            CachedBlock::Image(image) => image.is_intact(),
+            CachedBlock::Block(block) => block.is_intact(),
+        }
+    }
+
+    /// Bytes in memory.
+    fn memory(&self) -> usize {
+        match self {
+            CachedBlock::Image(image) => image.memory(),
+            CachedBlock::Block(block) => block.memory(),
+        }
+    }
 }
 
 impl BlockCache {
@@ -91,12 +130,17 @@ impl BlockCache {
         self.blocks.clear();
     }
 
+    /// Whether it keeps blocks at all.
+    pub(crate) fn keeps(&self) -> bool {
+        self.capacity > 0
+    }
+
     pub(crate) fn reader_id(&self) -> u64 {
         self.next_reader.fetch_add(1, Ordering::Relaxed)
     }
 
     #[inline]
-    pub(crate) fn block(&self, key: BlockKey) -> Option<Block> {
+    pub(crate) fn block(&self, key: BlockKey) -> Option<Arc<CachedBlock>> {
         let block = self.blocks.get(&key);
         let stripe = (key.offset >> 12) as usize % STRIPES;
         let counter = if block.is_some() { &self.hits[stripe].0 } else { &self.misses };
@@ -105,7 +149,7 @@ impl BlockCache {
     }
 
     /// As [`block`](Self::block), without a trace: for reads that say nothing about what will be read again.
-    pub(crate) fn peek(&self, key: BlockKey) -> Option<Block> {
+    pub(crate) fn peek(&self, key: BlockKey) -> Option<Arc<CachedBlock>> {
         self.blocks.peek(&key)
     }
 
@@ -116,8 +160,8 @@ impl BlockCache {
         self.heals.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn insert(&self, key: BlockKey, block: Block) {
-        if self.capacity > 0 {
+    pub(crate) fn insert(&self, key: BlockKey, block: Arc<CachedBlock>) {
+        if self.keeps() {
             self.blocks.insert(key, block);
         }
     }
@@ -137,8 +181,8 @@ impl fmt::Debug for BlockCache {
 #[derive(Clone)]
 struct ByBytes;
 
-impl Weighter<BlockKey, Block> for ByBytes {
-    fn weight(&self, _key: &BlockKey, block: &Block) -> u64 {
+impl Weighter<BlockKey, Arc<CachedBlock>> for ByBytes {
+    fn weight(&self, _key: &BlockKey, block: &Arc<CachedBlock>) -> u64 {
         block.memory() as u64 + OVERHEAD
     }
 }

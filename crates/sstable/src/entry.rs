@@ -193,6 +193,19 @@ pub(crate) fn decode(entries: &[u8], at: usize, base: &Entry) -> Option<Entry> {
     })
 }
 
+/// Whether an entry is behind `last`, its base, whose key is `key`.
+///
+/// With as many shared bytes as there are, one byte decides about the order.
+#[inline(always)]
+pub(crate) fn ascends(key: &[u8], last: &Entry, suffix: &[u8], entry: &Entry) -> bool {
+    match (key.get(entry.shared as usize), suffix.first()) {
+        (Some(before), Some(here)) => before < here,
+        (None, Some(_)) => true,
+        (Some(_), None) => false,
+        (None, None) => (entry.seq, entry.kind) < (last.seq, last.kind),
+    }
+}
+
 /// Kinds that this build writes. A table with others has a feature bit that this build does not know.
 #[inline(always)]
 fn kind(number: u8) -> Option<ValueKind> {

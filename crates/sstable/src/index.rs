@@ -20,6 +20,7 @@ use crate::block_builder::ascending;
 use crate::block_cursor::BlockCursor;
 use crate::block_io::BlockFile;
 use crate::format::{Footer, HEADER_LEN, TRAILER_LEN};
+use crate::image::head;
 use esker_base::coding::Reader;
 use esker_base::{InternalKey, InternalKeyRef, Result, common_prefix_len};
 use std::ops::Range;
@@ -291,19 +292,5 @@ impl Level {
             .binary_search(&start)
             .map(Some)
             .map_err(|_| Damage("an index entry lies between two others"))
-    }
-}
-
-/// The first 8 bytes as a number that orders as they do. A shorter key is filled with zeros, so that equal heads need a
-/// look at the keys, and different heads never do.
-#[inline]
-fn head(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
-        Some(chunk) => u64::from_be_bytes(*chunk),
-        None => {
-            let mut chunk = [0; 8];
-            chunk[..bytes.len()].copy_from_slice(bytes);
-            u64::from_be_bytes(chunk)
-        }
     }
 }

@@ -39,6 +39,8 @@ mod dump;
 mod entry;
 mod filter;
 mod format;
+mod image;
+mod image_cursor;
 mod index;
 mod index_builder;
 mod inspect;

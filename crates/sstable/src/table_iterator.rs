@@ -5,6 +5,8 @@
 
 use crate::block::Damage;
 use crate::block_cursor::BlockCursor;
+use crate::cache::CachedBlock;
+use crate::image_cursor::ImageCursor;
 use crate::readahead::Readahead;
 use crate::table_reader::TableReader;
 use esker_base::{EntryBatch, Error, InternalIterator, InternalKey, InternalKeyRef, Result, Slice};
@@ -14,7 +16,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct TableIterator {
     table: Arc<TableReader>,
-    cursor: BlockCursor,
+    cursor: EitherCursor,
     /// Number of the data block that the cursor is in.
     number: usize,
     /// For an iterator that leaves the cache alone.
@@ -26,7 +28,7 @@ pub struct TableIterator {
 impl TableIterator {
     pub(crate) fn new(table: Arc<TableReader>, fill_cache: bool) -> Self {
         let readahead = (!fill_cache).then(Readahead::default);
-        let (cursor, last) = (BlockCursor::new(), InternalKey::default());
+        let (cursor, last) = (EitherCursor::new(), InternalKey::default());
         TableIterator { table, cursor, number: 0, readahead, last }
     }
 
@@ -37,25 +39,24 @@ impl TableIterator {
 
     /// Goes into data block `number`; the cursor is not valid afterwards.
     fn enter(&mut self, number: usize) -> Result<()> {
-        self.cursor.set_block(None);
-        let block = match &mut self.readahead {
-            None => self.table.block(number)?,
-            Some(readahead) => self.table.block_once(number, readahead)?,
-        };
-        self.cursor.set_block(Some(block));
+        self.cursor.clear();
+        match &mut self.readahead {
+            None => self.cursor.set(&*self.table.block(number)?),
+            Some(readahead) => self.cursor.set(&*self.table.block_once(number, readahead)?),
+        }
         self.number = number;
         Ok(())
     }
 
     #[cold]
     fn damage(&mut self, damage: Damage) -> Error {
-        self.cursor.set_block(None);
+        self.cursor.clear();
         self.table.block_damage(self.number, damage)
     }
 
     /// Goes to the first entry of block `number`, if there is such a block.
     fn first_of(&mut self, number: usize) -> Result<()> {
-        self.cursor.set_block(None);
+        self.cursor.clear();
         if number < self.table.index.len() {
             self.enter(number)?;
             self.cursor.seek_to_first().map_err(|damage| self.damage(damage))?;
@@ -75,12 +76,104 @@ impl TableIterator {
 
     /// Goes to the last entry of the block before `end`, if there is one.
     fn last_before(&mut self, end: usize) -> Result<()> {
-        self.cursor.set_block(None);
+        self.cursor.clear();
         if let Some(number) = end.checked_sub(1) {
             self.enter(number)?;
             self.cursor.seek_to_last().map_err(|damage| self.damage(damage))?;
         }
         Ok(())
+    }
+}
+
+/// A cursor over a block, or over the image of one.
+#[derive(Debug)]
+struct EitherCursor {
+    in_image: bool,
+    image: ImageCursor,
+    block: BlockCursor,
+}
+
+macro_rules! either {
+    ($self:expr, $cursor:ident => $call:expr) => {
+        if $self.in_image {
+            let $cursor = &$self.image;
+            $call
+        } else {
+            let $cursor = &$self.block;
+            $call
+        }
+    };
+    (mut $self:expr, $cursor:ident => $call:expr) => {
+        if $self.in_image {
+            let $cursor = &mut $self.image;
+            $call
+        } else {
+            let $cursor = &mut $self.block;
+            $call
+        }
+    };
+}
+
+impl EitherCursor {
+    fn new() -> Self {
+        EitherCursor { in_image: false, image: ImageCursor::new(), block: BlockCursor::new() }
+    }
+
+    /// Lets go of its block.
+    fn clear(&mut self) {
+        either!(mut self, cursor => cursor.clear());
+    }
+
+    /// Takes a block, and is not valid.
+    fn set(&mut self, block: &CachedBlock) {
+        self.clear();
+        match block {
+            CachedBlock::Image(image) => self.image.set_image(image.clone()),
+            CachedBlock::Block(block) => self.block.set_block(Some(block.clone())),
+        }
+        self.in_image = matches!(block, CachedBlock::Image(_));
+    }
+
+    fn seek_to_first(&mut self) -> Result<(), Damage> {
+        either!(mut self, cursor => cursor.seek_to_first())
+    }
+
+    fn seek_to_last(&mut self) -> Result<(), Damage> {
+        either!(mut self, cursor => cursor.seek_to_last())
+    }
+
+    fn seek(&mut self, target: InternalKeyRef<'_>) -> Result<(), Damage> {
+        either!(mut self, cursor => cursor.seek(target))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<(), Damage> {
+        either!(mut self, cursor => cursor.next())
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<(), Damage> {
+        either!(mut self, cursor => cursor.prev())
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        either!(self, cursor => cursor.valid())
+    }
+
+    #[inline]
+    fn key(&self) -> InternalKeyRef<'_> {
+        either!(self, cursor => cursor.key())
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        either!(self, cursor => cursor.value())
+    }
+
+    #[inline]
+    fn value_slice(&self) -> Slice {
+        either!(self, cursor => cursor.value_slice())
     }
 }
 
@@ -94,7 +187,7 @@ impl InternalIterator for TableIterator {
     }
 
     fn seek(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
-        self.cursor.set_block(None);
+        self.cursor.clear();
         let found = self.table.index.find(target).map_err(|damage| self.table.index_damage(damage))?;
         let Some(number) = found else { return Ok(()) };
         self.enter(number)?;
@@ -115,6 +208,7 @@ impl InternalIterator for TableIterator {
         if self.cursor.valid() { Ok(()) } else { self.next_block() }
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<()> {
         if !self.cursor.valid() {
             return Ok(());
@@ -138,8 +232,14 @@ impl InternalIterator for TableIterator {
         self.cursor.value()
     }
 
+    #[inline]
     fn value_slice(&self) -> Slice {
         self.cursor.value_slice()
+    }
+
+    #[inline]
+    fn is_newest(&self) -> bool {
+        self.cursor.in_image && self.cursor.image.is_newest()
     }
 
     fn fill(&mut self, batch: &mut EntryBatch, limit: usize) -> Result<usize> {

@@ -5,7 +5,7 @@
 
 use crate::block::{Block, Damage};
 use crate::block_io::{BlockFile, read_exact};
-use crate::cache::{BlockCache, BlockKey};
+use crate::cache::{BlockCache, BlockKey, CachedBlock};
 use crate::filter::Filter;
 use crate::format::{FOOTER_LEN, Footer, HEADER_LEN, TableIdentity};
 use crate::index::Index;
@@ -136,15 +136,22 @@ impl TableReader {
         let target = InternalKeyRef::seek_to(lookup.user_key, lookup.seq);
         let found = self.index.find(target).map_err(|damage| self.index_damage(damage))?;
         let Some(number) = found else { return Ok(None) };
-        let block = self.block(number)?;
-        let found = block.seek(target).map_err(|damage| self.block_damage(number, damage))?;
-        let Some(position) = found else { return Ok(None) };
-        let entry = &position.entry;
-        // The entry's first `shared` bytes are those of the target, if the target has as many.
-        if lookup.user_key.get(entry.shared as usize..) != Some(entry.suffix(block.entries())) {
-            return Ok(None);
+        match &*self.block(number)? {
+            CachedBlock::Image(image) => {
+                let hit = image.get(lookup).map_err(|damage| self.block_damage(number, damage))?;
+                Ok(hit.map(|hit| Found { seq: hit.seq, kind: hit.kind, value: image.value_slice(&hit.spot) }))
+            }
+            CachedBlock::Block(block) => {
+                let found = block.seek(target).map_err(|damage| self.block_damage(number, damage))?;
+                let Some(position) = found else { return Ok(None) };
+                let entry = &position.entry;
+                // The entry's first `shared` bytes are those of the target, if the target has as many.
+                if lookup.user_key.get(entry.shared as usize..) != Some(entry.suffix(block.entries())) {
+                    return Ok(None);
+                }
+                Ok(Some(Found { seq: entry.seq, kind: entry.kind, value: block.value_slice(entry) }))
+            }
         }
-        Ok(Some(Found { seq: entry.seq, kind: entry.kind, value: block.value_slice(entry) }))
     }
 
     /// Whether a key with this hash may be in the table. Never false for one that is.
@@ -216,21 +223,36 @@ impl TableReader {
 
     /// Data block `number`, from the cache or the file; it is in the cache afterwards.
     #[inline]
-    pub(crate) fn block(&self, number: usize) -> Result<Block> {
-        let Some((cache, reader)) = &self.cache else { return self.read_block(number) };
+    pub(crate) fn block(&self, number: usize) -> Result<Arc<CachedBlock>> {
+        let Some((cache, reader)) = &self.cache else { return self.uncached(number) };
         let key = BlockKey { reader: *reader, offset: self.index.block(number).start };
         match cache.block(key) {
             Some(block) if !self.verify_reads || block.is_intact() => return Ok(block),
             Some(_) => cache.heal(key),
             None => {}
         }
+        self.fetch(number, cache, key)
+    }
+
+    /// Reads data block `number` into the cache.
+    #[cold]
+    fn fetch(&self, number: usize, cache: &BlockCache, key: BlockKey) -> Result<Arc<CachedBlock>> {
+        if !cache.keeps() {
+            return self.uncached(number);
+        }
         let block = self.read_block(number)?;
-        cache.insert(key, block.clone());
+        let block = Arc::new(CachedBlock::new(block, self.properties.hash_seed, self.verify_reads));
+        cache.insert(key, Arc::clone(&block));
         Ok(block)
     }
 
+    /// Data block `number` from the file, to be used once.
+    fn uncached(&self, number: usize) -> Result<Arc<CachedBlock>> {
+        Ok(Arc::new(CachedBlock::Block(self.read_block(number)?)))
+    }
+
     /// Data block `number` for a reader that goes through the table once: leaves no trace in the cache.
-    pub(crate) fn block_once(&self, number: usize, readahead: &mut Readahead) -> Result<Block> {
+    pub(crate) fn block_once(&self, number: usize, readahead: &mut Readahead) -> Result<Arc<CachedBlock>> {
         let range = self.index.block(number);
         if let Some((cache, reader)) = &self.cache
             && let Some(block) = cache.peek(BlockKey { reader: *reader, offset: range.start })
@@ -240,7 +262,7 @@ impl TableReader {
         }
         let start = range.start;
         let block = readahead.block(&self.blocks, range, self.footer.filter_offset)?;
-        self.not_empty(start, block)
+        Ok(Arc::new(CachedBlock::Block(self.not_empty(start, block)?)))
     }
 
     /// Data block `number` from the file.
@@ -248,8 +270,7 @@ impl TableReader {
         let range = self.index.block(number);
         let len = usize::try_from(range.end - range.start)
             .map_err(|_| self.blocks.damage(range.start, Damage("block beyond the size limit")))?;
-        let block = self.not_empty(range.start, self.blocks.read_block(range.start, len)?)?;
-        Ok(if self.verify_reads { block.sealed() } else { block })
+        self.not_empty(range.start, self.blocks.read_block(range.start, len)?)
     }
 
     fn not_empty(&self, offset: u64, block: Block) -> Result<Block> {
@@ -383,7 +404,8 @@ mod tests {
 
             let key = BlockKey { reader: table.cache.as_ref().unwrap().1, offset: HEADER_LEN as u64 };
             let block = cache.peek(key).unwrap();
-            cache.insert(key, block.scribbled());
+            let CachedBlock::Image(image) = &*block else { panic!("no image") };
+            cache.insert(key, Arc::new(CachedBlock::Image(image.clone().scribbled())));
             let found = table.get(&lookup).unwrap().unwrap().value;
             assert_eq!(found == b"value", verify_reads, "{found:?}");
             assert_eq!(cache.stats().heals, u64::from(verify_reads));

@@ -144,6 +144,11 @@ impl<S: ConcatSource> InternalIterator for ConcatIterator<S> {
         self.current.as_ref().expect("value needs valid()").1.value()
     }
 
+    #[inline]
+    fn is_newest(&self) -> bool {
+        self.current.as_ref().is_some_and(|(_, iter)| iter.is_newest())
+    }
+
     fn value_slice(&self) -> Slice {
         self.current.as_ref().expect("value_slice needs valid()").1.value_slice()
     }

@@ -214,6 +214,17 @@ impl<I: InternalIterator> InternalIterator for MergingIterator<I> {
         self.children[self.winner.expect("value needs valid()")].value()
     }
 
+    #[inline]
+    fn is_newest(&self) -> bool {
+        let Some(winner) = self.winner.filter(|_| self.direction == Direction::Backward) else {
+            return false;
+        };
+        let winner = &self.children[winner];
+        // A newer version elsewhere would come next.
+        let other = self.runner_up.map(|other| self.children[other].key().user_key);
+        other != Some(winner.key().user_key) && winner.is_newest()
+    }
+
     fn value_slice(&self) -> Slice {
         self.children[self.winner.expect("value_slice needs valid()")].value_slice()
     }

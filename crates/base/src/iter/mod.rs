@@ -52,6 +52,11 @@ pub trait InternalIterator {
         Slice::copy_from(self.value())
     }
 
+    /// While going backward: whether the source surely has no newer version of the key here. May always say no.
+    fn is_newest(&self) -> bool {
+        false
+    }
+
     /// Goes to the last entry at or before `target`.
     fn seek_for_prev(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
         self.seek(target)?;

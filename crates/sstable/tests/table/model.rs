@@ -10,15 +10,19 @@ use std::sync::Arc;
 /// All ways to ask, over all entries and over `probes`.
 pub fn check(table: &Arc<TableReader>, entries: &[Entry], probes: &[Vec<u8>]) {
     assert!(all(table).unwrap() == entries, "forward");
-    let mut iter = table.iter(false);
-    let mut backward = Vec::new();
-    iter.seek_to_last().unwrap();
-    while let Some(entry) = here(&iter) {
-        backward.push(entry);
-        iter.prev().unwrap();
+    for fill_cache in [false, true] {
+        let mut iter = table.iter(fill_cache);
+        let mut backward = Vec::new();
+        iter.seek_to_last().unwrap();
+        while let Some(entry) = here(&iter) {
+            backward.push(entry);
+            iter.prev().unwrap();
+        }
+        backward.reverse();
+        assert!(backward == entries, "backward");
     }
-    backward.reverse();
-    assert!(backward == entries, "backward");
+    // Out of the cache, if the table has one: then blocks are images.
+    let mut iter = table.iter(true);
 
     let mut faults = Vec::new();
     table.verify(&mut |fault| faults.push(fault));

@@ -1,0 +1,418 @@
+//! [`Image`]: a data block as it lies in the cache, laid out for lookups instead of for the disk.
+//!
+//! A block on disk is read from a restart on, each entry relative to the one before. An image is made once, when a block
+//! comes into the cache, and knows where each entry is: a lookup goes from a byte of the key's hash to the entry, a seek
+//! searches numbers, and a step back costs what a step forward does.
+//!
+//! ```text
+//! u8 * n            tags: the last byte of the hash of each key
+//! (u16, u16) * n    places: where an entry's key and its value start
+//! u16               where the last value ends
+//! u64 * (n + 3)/4   heads: the first 8 bytes of every fourth key, as a number that orders as they do
+//! u64 * n           stamps: sequence number and kind; left out when all are puts of number 0
+//! prefix            bytes that all keys start with, and which the heads and keys below leave out
+//! (key, value) * n
+//! ```
+//!
+//! It is no format: it is never written, and may change at any time. It is made of a block only when all of the block is
+//! sound and the image is of about its size, below 64 KiB; other blocks are used as they are.
+
+use crate::block::{Block, Damage};
+use crate::compression::zeroed;
+use crate::entry::{Entry, ascends};
+use esker_base::{InternalKeyRef, Lookup, SequenceNumber, Slice, ValueKind, key_hash};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Entries for one head.
+const HEAD_EVERY: usize = 4;
+
+/// Keys and values in an image may take this part of the block more than the block: neighbours' prefixes are not left out
+/// here.
+const GROWTH_DIVISOR: usize = 4;
+
+/// All keys of the block, whole, may take so many times its bytes: they are rebuilt and hashed once.
+const KEY_BYTES_MAX: usize = 8;
+
+/// An image. Cloning it clones one counted pointer.
+#[derive(Clone, Debug)]
+pub(crate) struct Image {
+    data: Arc<[u8]>,
+    /// Checksum of `data` when it was made, in tables that verify their reads.
+    seal: Option<u32>,
+    entries: u16,
+    places_at: u16,
+    heads_at: u16,
+    stamps_at: u16,
+    prefix_at: u16,
+    prefix_end: u16,
+}
+
+/// Where an entry is in an image.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spot {
+    pub(crate) key_at: u16,
+    pub(crate) value_at: u16,
+    pub(crate) end: u16,
+}
+
+/// What a lookup found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hit {
+    pub(crate) seq: SequenceNumber,
+    pub(crate) kind: ValueKind,
+    pub(crate) spot: Spot,
+}
+
+/// Memory that is not what was written. Only a fault of the memory does that.
+const BROKEN: Damage = Damage("a block in memory has changed");
+
+impl Image {
+    /// The image of `block`; `None` when the block is not sound, or its image would be too large.
+    pub(crate) fn build(block: &Block, hash_seed: u64) -> Option<Self> {
+        let entries = decode_all(block)?;
+        let plan = Plan::of(&entries, block)?;
+        let mut data = zeroed(plan.len);
+        plan.fill(Arc::get_mut(&mut data)?, &entries, block, hash_seed)?;
+        Some(Image {
+            data,
+            seal: None,
+            entries: u16::try_from(entries.len()).ok()?,
+            places_at: u16::try_from(plan.places_at).ok()?,
+            heads_at: u16::try_from(plan.heads_at).ok()?,
+            stamps_at: u16::try_from(plan.stamps_at).ok()?,
+            prefix_at: u16::try_from(plan.prefix_at).ok()?,
+            prefix_end: u16::try_from(plan.prefix_at + plan.prefix_len).ok()?,
+        })
+    }
+
+    /// The same with a checksum of its memory.
+    pub(crate) fn sealed(mut self) -> Self {
+        self.seal = Some(crc32fast::hash(&self.data));
+        self
+    }
+
+    /// Whether the memory still is what it was when the image was sealed.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.seal.is_none_or(|seal| seal == crc32fast::hash(&self.data))
+    }
+
+    /// The same with its last byte changed, behind the back of its seal.
+    #[cfg(test)]
+    pub(crate) fn scribbled(mut self) -> Self {
+        let mut data = self.data.to_vec();
+        *data.last_mut().unwrap() ^= 1;
+        self.data = Arc::from(data);
+        self
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Number of entries; at least one.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.entries)
+    }
+
+    /// What all keys start with.
+    #[inline]
+    pub(crate) fn prefix(&self) -> &[u8] {
+        self.bytes(self.prefix_at, self.prefix_end)
+    }
+
+    /// Whether all entries are puts with the sequence number 0, and so no two of them of one key.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.stamps_at == self.prefix_at
+    }
+
+    /// Bytes of the image; none when the range is not in it.
+    #[inline]
+    fn bytes(&self, start: u16, end: u16) -> &[u8] {
+        self.data.get(usize::from(start)..usize::from(end)).unwrap_or(&[])
+    }
+
+    /// The key at `spot`, without the prefix.
+    #[inline]
+    pub(crate) fn rest(&self, spot: &Spot) -> &[u8] {
+        self.bytes(spot.key_at, spot.value_at)
+    }
+
+    /// The bytes from the key at `spot` on, whatever they are.
+    #[inline]
+    pub(crate) fn chunk<const N: usize>(&self, spot: &Spot) -> Option<&[u8; N]> {
+        self.data.get(usize::from(spot.key_at)..)?.first_chunk::<N>()
+    }
+
+    /// The value at `spot`.
+    #[inline]
+    pub(crate) fn value(&self, spot: &Spot) -> &[u8] {
+        self.bytes(spot.value_at, spot.end)
+    }
+
+    /// The value at `spot`, sharing the memory of the image.
+    #[inline]
+    pub(crate) fn value_slice(&self, spot: &Spot) -> Slice {
+        let range = usize::from(spot.value_at)..usize::from(spot.end);
+        if range.start <= range.end && range.end <= self.data.len() {
+            Slice::shared(&self.data, range)
+        } else {
+            Slice::empty()
+        }
+    }
+
+    /// Where entry `index` is.
+    #[inline]
+    pub(crate) fn spot(&self, index: usize) -> Result<Spot, Damage> {
+        let at = usize::from(self.places_at) + 4 * index;
+        let bytes = self.data.get(at..).and_then(|bytes| bytes.first_chunk::<6>()).ok_or(BROKEN)?;
+        let [k0, k1, v0, v1, e0, e1] = *bytes;
+        Ok(Spot {
+            key_at: u16::from_le_bytes([k0, k1]),
+            value_at: u16::from_le_bytes([v0, v1]),
+            end: u16::from_le_bytes([e0, e1]),
+        })
+    }
+
+    /// Sequence number and kind of entry `index`.
+    #[inline]
+    pub(crate) fn stamp(&self, index: usize) -> Result<(SequenceNumber, ValueKind), Damage> {
+        if self.is_plain() {
+            return Ok((0, ValueKind::Put));
+        }
+        let at = usize::from(self.stamps_at) + 8 * index;
+        let bytes = self.data.get(at..).and_then(|bytes| bytes.first_chunk::<8>()).ok_or(BROKEN)?;
+        let [kind, ..] = *bytes;
+        let kind = ValueKind::from_u8(kind).ok_or(BROKEN)?;
+        Ok((u64::from_le_bytes(*bytes) >> 8, kind))
+    }
+
+    /// The newest version of the key that the lookup may see.
+    #[inline]
+    pub(crate) fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Hit>, Damage> {
+        let Some(rest) = lookup.user_key.strip_prefix(self.prefix()) else { return Ok(None) };
+        let tags = self.bytes(0, self.places_at);
+        let tag = tag(lookup.hash);
+        let (words, tail) = tags.as_chunks::<8>();
+        for (number, word) in words.iter().enumerate() {
+            // The bytes that are zero, and perhaps some behind the first of them, which are looked at in vain.
+            let differences = u64::from_le_bytes(*word) ^ LOW_BITS.wrapping_mul(u64::from(tag));
+            let mut zeros = differences.wrapping_sub(LOW_BITS) & !differences & HIGH_BITS;
+            while zeros != 0 {
+                let index = 8 * number + (zeros.trailing_zeros() / 8) as usize;
+                if let Some(hit) = self.try_entry(index, rest, lookup.seq)? {
+                    return Ok(Some(hit));
+                }
+                zeros &= zeros - 1;
+            }
+        }
+        for (index, other) in tail.iter().enumerate() {
+            if *other == tag
+                && let Some(hit) = self.try_entry(8 * words.len() + index, rest, lookup.seq)?
+            {
+                return Ok(Some(hit));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Entry `index` if it is a version of the key that may be seen. Versions of a key come newest first.
+    #[inline]
+    fn try_entry(&self, index: usize, rest: &[u8], seq: SequenceNumber) -> Result<Option<Hit>, Damage> {
+        let spot = self.spot(index)?;
+        if self.rest(&spot) != rest {
+            return Ok(None);
+        }
+        let (found, kind) = self.stamp(index)?;
+        Ok((found <= seq).then_some(Hit { seq: found, kind, spot }))
+    }
+
+    /// The number of the first entry at or after `target`; the number of entries when there is none.
+    pub(crate) fn seek(&self, target: InternalKeyRef<'_>) -> Result<usize, Damage> {
+        let prefix = self.prefix();
+        let Some(rest) = target.user_key.strip_prefix(prefix) else {
+            // Before all keys, or behind all of them.
+            return Ok(if target.user_key < prefix { 0 } else { self.len() });
+        };
+        let (heads, _) = self.bytes(self.heads_at, self.stamps_at).as_chunks::<8>();
+        let head = head(rest);
+        // Keys of the heads before `at` are before the target. Those from there on are behind it, but for equal heads.
+        let at = heads.partition_point(|other| u64::from_le_bytes(*other) < head);
+        let mut behind = at;
+        while heads.get(behind).is_some_and(|other| u64::from_le_bytes(*other) == head) {
+            behind += 1;
+        }
+        let mut low = at.checked_sub(1).map_or(0, |before| HEAD_EVERY * before + 1);
+        let mut high = self.len().min(HEAD_EVERY * behind);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.cmp(middle, rest, target)? == Ordering::Less {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Entry `index` beside `target`, whose key without the prefix is `rest`.
+    fn cmp(&self, index: usize, rest: &[u8], target: InternalKeyRef<'_>) -> Result<Ordering, Damage> {
+        let spot = self.spot(index)?;
+        Ok(match self.rest(&spot).cmp(rest) {
+            Ordering::Equal => {
+                let (seq, kind) = self.stamp(index)?;
+                target.seq.cmp(&seq).then_with(|| target.kind.cmp(&kind))
+            }
+            order => order,
+        })
+    }
+}
+
+/// 1 in each byte, and the highest bit of each byte.
+const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+
+#[inline]
+fn tag(hash: u64) -> u8 {
+    hash.to_le_bytes()[0]
+}
+
+/// The first 8 bytes as a number that orders as they do. A shorter key is filled with zeros, so that equal heads need a
+/// look at the keys, and different heads never do.
+#[inline]
+pub(crate) fn head(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(chunk) => u64::from_be_bytes(*chunk),
+        None => bytes.iter().fold(0, |head, byte| head << 8 | u64::from(*byte)) << 8 * (8 - bytes.len()) % 64,
+    }
+}
+
+/// All entries of a block, if they end where the block says.
+fn decode_all(block: &Block) -> Option<Vec<Entry>> {
+    // No more than the bytes of the block allow, as `parse` has checked.
+    let mut entries = Vec::with_capacity(block.entry_count());
+    let mut at = 0;
+    for restart in 0..block.restart_count() {
+        let position = block.restart(restart).ok()?;
+        let end = block.restart_at(restart + 1).ok()?;
+        if position.at != at || end <= at {
+            return None;
+        }
+        let mut entry = position.entry;
+        loop {
+            entries.push(entry);
+            at = entry.end();
+            if at >= end {
+                break;
+            }
+            entry = block.entry(at, &entry).ok()?;
+        }
+        if at != end {
+            return None;
+        }
+    }
+    (!entries.is_empty() && entries.len() == block.entry_count()).then_some(entries)
+}
+
+/// Where the parts of an image go.
+struct Plan {
+    places_at: usize,
+    heads_at: usize,
+    stamps_at: usize,
+    prefix_at: usize,
+    prefix_len: usize,
+    len: usize,
+}
+
+impl Plan {
+    /// `None` when the image would be too large.
+    fn of(entries: &[Entry], block: &Block) -> Option<Self> {
+        let count = entries.len();
+        // What an entry shares with the one before, or with the first one, is what all before it share, or less.
+        let first_len = entries[0].key_len as usize;
+        let prefix_len = entries[1..].iter().fold(first_len, |least, entry| least.min(entry.shared as usize));
+        let plain = entries.iter().all(|entry| (entry.seq, entry.kind) == (0, ValueKind::Put));
+        let places_at = count;
+        let heads_at = places_at + 4 * count + 2;
+        let stamps_at = heads_at + 8 * count.div_ceil(HEAD_EVERY);
+        let prefix_at = stamps_at + if plain { 0 } else { 8 * count };
+        let fixed = prefix_at + prefix_len;
+        let limit = block.payload_len() + block.payload_len() / GROWTH_DIVISOR;
+        let (mut bytes, mut key_bytes) = (0, 0);
+        for entry in entries {
+            bytes += entry.key_len as usize - prefix_len + entry.value_len as usize;
+            key_bytes += entry.key_len as usize;
+            if bytes > limit || key_bytes > KEY_BYTES_MAX * block.payload_len() {
+                return None;
+            }
+        }
+        let len = fixed + bytes;
+        (len <= usize::from(u16::MAX)).then_some(Plan {
+            places_at,
+            heads_at,
+            stamps_at,
+            prefix_at,
+            prefix_len,
+            len,
+        })
+    }
+
+    /// Writes the image to `out`, which has room for exactly it. `None` when the keys do not ascend.
+    fn fill(&self, out: &mut [u8], entries: &[Entry], block: &Block, hash_seed: u64) -> Option<()> {
+        let bytes = block.entries();
+        let prefix_len = self.prefix_len;
+        let mut key: Vec<u8> = Vec::new();
+        let mut at = self.prefix_at + prefix_len;
+        let mut last = &Entry::ZERO;
+        let (mut restart, mut restart_at) = (0, 0);
+        for (index, entry) in entries.iter().enumerate() {
+            let shared = entry.shared as usize;
+            let suffix = entry.suffix(bytes);
+            if last.end() == restart_at {
+                restart += 1;
+                restart_at = block.restart_at(restart).ok()?;
+                let whole = [&block.first_key()[..shared], suffix].concat();
+                let before = InternalKeyRef::new(&key, last.seq, last.kind);
+                if index > 0 && before >= InternalKeyRef::new(&whole, entry.seq, entry.kind) {
+                    return None;
+                }
+                key = whole;
+            } else {
+                if !ascends(&key, last, suffix, entry) {
+                    return None;
+                }
+                key.truncate(shared);
+                key.extend_from_slice(suffix);
+            }
+            let rest = key.get(prefix_len..)?;
+            out[index] = tag(key_hash(hash_seed, &key));
+            let value_at = at + rest.len();
+            let end = value_at + entry.value_len as usize;
+            let place = self.places_at + 4 * index;
+            out[place..place + 2].copy_from_slice(&u16::try_from(at).ok()?.to_le_bytes());
+            out[place + 2..place + 4].copy_from_slice(&u16::try_from(value_at).ok()?.to_le_bytes());
+            out[place + 4..place + 6].copy_from_slice(&u16::try_from(end).ok()?.to_le_bytes());
+            if index % HEAD_EVERY == 0 {
+                let place = self.heads_at + 8 * (index / HEAD_EVERY);
+                out[place..place + 8].copy_from_slice(&head(rest).to_le_bytes());
+            }
+            if self.stamps_at != self.prefix_at {
+                let place = self.stamps_at + 8 * index;
+                let stamp = entry.seq << 8 | entry.kind as u64;
+                out[place..place + 8].copy_from_slice(&stamp.to_le_bytes());
+            }
+            out[at..value_at].copy_from_slice(rest);
+            out[value_at..end].copy_from_slice(entry.value(bytes));
+            at = end;
+            last = entry;
+        }
+        out[self.prefix_at..self.prefix_at + prefix_len].copy_from_slice(key.get(..prefix_len)?);
+        (at == out.len()).then_some(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
