@@ -286,7 +286,11 @@ fn tag(hash: u64) -> u8 {
 pub(crate) fn head(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
         Some(chunk) => u64::from_be_bytes(*chunk),
-        None => bytes.iter().fold(0, |head, byte| head << 8 | u64::from(*byte)) << 8 * (8 - bytes.len()) % 64,
+        None => {
+            let mut chunk = [0; 8];
+            chunk[..bytes.len()].copy_from_slice(bytes);
+            u64::from_be_bytes(chunk)
+        }
     }
 }
 
