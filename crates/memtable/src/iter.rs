@@ -152,11 +152,12 @@ impl InternalIterator for MemtableIterator {
     #[inline]
     fn is_newest(&self) -> bool {
         // What is inserted from here on is newer than what this iterator is asked for.
-        let older_first = self.direction == Direction::Backward;
-        older_first
-            && self.run.as_slice().get(self.at + 1).is_some_and(|next| {
-                self.table.entries().get(*next).key().user_key != self.entry().key().user_key
-            })
+        let Some(next) = self.run.get(self.at + 1).filter(|_| self.direction == Direction::Backward) else {
+            return false;
+        };
+        let same_head = (next.len(), next.head_bytes()) == (self.run[self.at].len(), self.head);
+        let entries = self.table.entries();
+        !same_head || next.len() > HEAD && entries.get(next.index()).user_key() != self.entry().user_key()
     }
 
     fn fill(&mut self, batch: &mut EntryBatch, limit: usize) -> Result<usize> {
