@@ -104,7 +104,8 @@ impl<I: InternalIterator> CompactionJob<I> {
 
     /// What was read, dropped and written so far. Complete once the job is done.
     pub fn stats(&self) -> RewriteStats {
-        RewriteStats { tables_out: self.tables_out, bytes_out: self.bytes_out, ..*self.iter.stats() }
+        let open = self.builder.as_ref().map_or(0, TableBuilder::estimated_size);
+        RewriteStats { tables_out: self.tables_out, bytes_out: self.bytes_out + open, ..*self.iter.stats() }
     }
 
     fn try_step(&mut self, sink: &mut dyn OutputSink, entries: usize) -> Result<Step> {

@@ -1,8 +1,8 @@
 //! The background work: which job is next, and what becomes of it.
 //!
 //! A job is decided under the state lock by a pure function, executed step by step without any lock, and installed in
-//! one short critical section. Flushes come before compactions; between two steps of a compaction a waiting flush is
-//! taken first.
+//! one short critical section. Flushes come before compactions of level 0, and these before deeper ones; between two steps
+//! of a job what is more urgent is taken first, also when there is one thread only. A rate limit holds back compactions.
 
 use crate::compact::CompactJob;
 use crate::core::Core;
@@ -66,6 +66,9 @@ impl BackgroundWork for Core {
             return self.resume_after_full_disk();
         }
         let Some(job) = self.next_job() else {
+            if self.hold_back_compaction() {
+                return true;
+            }
             self.sweep();
             self.flush_log_buffer();
             return false;
@@ -77,6 +80,20 @@ impl BackgroundWork for Core {
 
     fn progress(&self) -> u64 {
         self.progress_now()
+    }
+}
+
+impl State {
+    /// Whether compactions wait to be gone on with, or to be begun.
+    pub(crate) fn compactions_wait(&self) -> bool {
+        self.next_paused_compaction().is_some() || self.manual_current.is_some() || !self.manual.is_empty()
+    }
+
+    /// The place in `paused` of the compaction to go on with: one of level 0, or else the oldest.
+    fn next_paused_compaction(&self) -> Option<usize> {
+        let level0 = |job: &Job| matches!(job, Job::Compact(job) if job.is_of_level0());
+        let any = |job: &Job| matches!(job, Job::Compact(_));
+        self.paused.iter().position(level0).or_else(|| self.paused.iter().position(any))
     }
 }
 
@@ -163,10 +180,21 @@ impl Core {
             // Closing waits for flushes only. Compactions are given up between two steps.
             return None;
         }
-        if let Some(at) = state.paused.iter().position(|job| matches!(job, Job::Compact(_))) {
+        let due = state.compaction_retry.is_due(now);
+        if self.compactions_owe() {
+            return None;
+        }
+        if let Some(at) = state.next_paused_compaction() {
+            // A long compaction of deep levels must not keep level 0 waiting.
+            if due
+                && !matches!(&state.paused[at], Job::Compact(job) if job.is_of_level0())
+                && let Some(level0) = self.plan_pressing_level0(state)
+            {
+                return Some(Job::Compact(Box::new(level0)));
+            }
             return state.paused.remove(at);
         }
-        if !state.compaction_retry.is_due(now) {
+        if !due {
             return None;
         }
         self.plan_compaction(state).map(|job| Job::Compact(Box::new(job)))
@@ -203,3 +231,6 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("a background job panicked: {}", text.unwrap_or("(no message)"))
 }
+
+#[cfg(test)]
+mod tests;

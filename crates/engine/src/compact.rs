@@ -12,7 +12,7 @@ use crate::{Error, Result};
 use esker_base::{ConcatIterator, FileKind, FileNumber, KeyspaceId, MergingIterator, planted};
 use esker_compaction::{
     Compaction, CompactionJob, CompactionPicker, LeveledOptions, LeveledPicker, ManualCompaction, ManualPick,
-    OutputRange, PickInput, Step,
+    OutputRange, PickInput, RewriteStats, Step,
 };
 use esker_manifest::VersionEdit;
 use std::sync::Arc;
@@ -35,8 +35,31 @@ pub(crate) struct CompactJob {
     installing: bool,
     /// For a compaction out of level 0: how far it is.
     share: Option<Share>,
+    cost: Cost,
     started: Duration,
 }
+
+/// How many bytes a job has moved, for the rate limit.
+struct Cost {
+    /// Bytes and entries of all inputs.
+    bytes: u64,
+    entries: u64,
+    charged: u64,
+}
+
+impl Cost {
+    /// Bytes read and written since the last call.
+    fn moved(&mut self, stats: &RewriteStats) -> u64 {
+        let part = (stats.entries_in as f64 / self.entries.max(1) as f64).min(1.0);
+        let moved = (self.bytes as f64 * part) as u64 + stats.bytes_out;
+        let new = moved.saturating_sub(self.charged);
+        self.charged = self.charged.max(moved);
+        new
+    }
+}
+
+/// Level 0 presses from this many times its trigger on: just before writers are slowed.
+const LEVEL0_PRESSES: usize = 2;
 
 /// The manual compaction that is being done.
 #[derive(Debug)]
@@ -67,6 +90,24 @@ impl Core {
             Some(compaction) => (compaction, true),
             None => (self.pick(state, position, options)?, false),
         };
+        Some(self.begin(state, position, compaction, manual))
+    }
+
+    /// Picks a compaction of level 0 although enough others are running: those wait meanwhile. Only when level 0 presses
+    /// and none of its compactions is running.
+    pub(crate) fn plan_pressing_level0(&self, state: &mut State) -> Option<CompactJob> {
+        let position = 0;
+        let tables = &state.keyspaces[position].tables;
+        let pressing = tables.level0.len() >= self.shape.l0_trigger.max(1) * LEVEL0_PRESSES;
+        if !pressing || tables.level0.iter().any(|table| state.busy.contains(&table.meta.number)) {
+            return None;
+        }
+        let compaction = LeveledPicker.pick_level0(&self.pick_input(state, position, &self.shape))?;
+        Some(self.begin(state, position, compaction, false))
+    }
+
+    /// Marks the inputs as busy and the output range as running.
+    fn begin(&self, state: &mut State, position: usize, compaction: Compaction, manual: bool) -> CompactJob {
         state.compactions_running += 1;
         state.busy.extend(compaction.input_numbers());
         let keyspace = &mut state.keyspaces[position];
@@ -76,25 +117,26 @@ impl Core {
             let numbers: Vec<FileNumber> = tables.iter().map(|table| table.number).collect();
             (*level, keyspace.tables.handles_of(*level, &numbers))
         });
+        let entries =
+            compaction.input_tables().fold(0_u64, |sum, (_, table)| sum.saturating_add(table.entries));
         let share = (compaction.start_level == 0).then(|| {
-            let entries =
-                compaction.input_tables().fold(0_u64, |sum, (_, table)| sum.saturating_add(table.entries));
             let tables = compaction.input_tables().filter(|(level, _)| *level == 0).count();
             self.flow.level0_share(tables, entries)
         });
-        Some(CompactJob {
+        CompactJob {
             position,
             keyspace: keyspace.id,
             inputs: inputs.collect(),
-            compaction,
             range,
             manual,
             job: None,
             made: MadeTables::default(),
             installing: false,
+            cost: Cost { bytes: compaction.input_bytes(), entries, charged: 0 },
+            compaction,
             share,
             started: self.components.clock.now(),
-        })
+        }
     }
 
     /// Whether no compaction runs or can be picked because damaged tables are in the way.
@@ -108,7 +150,7 @@ impl Core {
         LeveledPicker.pick(&self.pick_input(state, position, options))
     }
 
-    fn pick_input<'a>(
+    pub(crate) fn pick_input<'a>(
         &self,
         state: &'a State,
         position: usize,
@@ -167,6 +209,15 @@ impl Core {
 }
 
 impl CompactJob {
+    #[cfg(test)]
+    pub(crate) fn start_level(&self) -> usize {
+        self.compaction.start_level
+    }
+
+    pub(crate) fn is_of_level0(&self) -> bool {
+        self.compaction.start_level == 0
+    }
+
     pub(crate) fn step(&mut self, core: &Core) -> Result<JobStep> {
         if self.compaction.trivial_move {
             self.install(core)?;
@@ -185,9 +236,12 @@ impl CompactJob {
             }
         };
         let step = core.with_sink(&mut self.made, |sink| job.step(sink, ENTRIES_A_STEP))?;
+        let stats = job.stats();
         if let Some(share) = &mut self.share {
-            share.show(job.stats().entries_in);
+            share.show(stats.entries_in);
         }
+        let moved = self.cost.moved(&stats);
+        core.charge_compaction(moved);
         if step == Step::More {
             return Ok(JobStep::More);
         }

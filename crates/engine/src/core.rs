@@ -96,6 +96,7 @@ pub(crate) struct CoreParts {
 
 impl Core {
     pub(crate) fn new(parts: CoreParts) -> Arc<Self> {
+        let flow = Flow::new(parts.options.background_rate_limit);
         let shape = parts.options.leveled_options();
         let super_version = ArcSwap::new(parts.state.super_version(&shape));
         Arc::new_cyclic(|this| Core {
@@ -125,7 +126,7 @@ impl Core {
             leftovers: AtomicBool::new(false),
             log_durable: AtomicU64::new(0),
             metrics: Metrics::default(),
-            flow: Flow::default(),
+            flow,
         })
     }
 

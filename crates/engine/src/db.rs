@@ -57,7 +57,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Db {
-    handle: Arc<Handle>,
+    pub(crate) handle: Arc<Handle>,
 }
 
 /// The default settings of a write.

@@ -5,18 +5,20 @@
 
 use crate::core::Core;
 use crate::event::Event;
+use crate::rate::RateLimit;
 use crate::stall::{Admission, Debt, StallInput, WaitFor, admit};
 use crate::throttle::{SLICE_MAX, Throttle};
-use crate::{Error, Result};
+use crate::{Background, Error, Result};
 use esker_base::sync::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// What admission knows beside the picture that readers see.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) throttle: Mutex<Throttle>,
+    pub(crate) rate_limit: Mutex<RateLimit>,
     /// Level-0 tables that running compactions have done with, in 1/1024.
     level0_done: Arc<AtomicU64>,
     /// The same for sealed memtables and the running flush.
@@ -54,6 +56,15 @@ impl Drop for Share {
 }
 
 impl Flow {
+    pub(crate) fn new(background_rate_limit: u64) -> Self {
+        Flow {
+            throttle: Mutex::default(),
+            rate_limit: Mutex::new(RateLimit::new(background_rate_limit)),
+            level0_done: Arc::default(),
+            flushed: Arc::default(),
+        }
+    }
+
     /// The share of a compaction that brings `tables` tables out of level 0 and has `entries` entries to read.
     pub(crate) fn level0_share(&self, tables: usize, entries: u64) -> Share {
         Self::share(&self.level0_done, tables, entries)
@@ -71,6 +82,40 @@ impl Flow {
 }
 
 impl Core {
+    /// Waits a moment, if compactions have moved more bytes than they may; `true` if so. Called by a worker without a
+    /// lock, between two steps: flushes come first, and a close does not wait for it.
+    pub(crate) fn hold_back_compaction(&self) -> bool {
+        let limited = self.options.background_rate_limit > 0 && self.check_open().is_ok();
+        let some_wait =
+            || self.state.lock().compactions_wait() || self.super_version.load().pending_bytes > 0;
+        if !limited || !some_wait() {
+            return false;
+        }
+        let before = self.components.clock.now();
+        let wait = self.flow.rate_limit.lock().wait(before).min(SLICE_MAX);
+        if wait.is_zero() {
+            return false;
+        }
+        self.components.scheduler.delay(wait);
+        if self.components.clock.now() == before {
+            self.flow.rate_limit.lock().forgive(wait);
+        }
+        true
+    }
+
+    /// Whether compactions have moved more bytes than they may by now.
+    pub(crate) fn compactions_owe(&self) -> bool {
+        self.options.background_rate_limit > 0
+            && !self.flow.rate_limit.lock().wait(self.components.clock.now()).is_zero()
+    }
+
+    /// Enters bytes that a compaction has read and written.
+    pub(crate) fn charge_compaction(&self, bytes: u64) {
+        if self.options.background_rate_limit > 0 && self.options.background != Background::Inline {
+            self.flow.rate_limit.lock().charge(bytes, self.components.clock.now());
+        }
+    }
+
     /// Holds a writer of `bytes` up as the state of flushes and compactions demands. Called without a lock.
     pub(crate) fn admit_writer(&self, bytes: usize) -> Result<()> {
         let mut planned: Option<(Duration, Debt)> = None;

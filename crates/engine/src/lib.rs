@@ -29,6 +29,7 @@ mod iter;
 mod metrics;
 mod obsolete;
 mod options;
+mod rate;
 mod read;
 mod recovery;
 mod registry;

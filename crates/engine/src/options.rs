@@ -161,6 +161,7 @@ pub struct Options {
     pub(crate) compression: Compression,
     pub(crate) durability: Durability,
     pub(crate) background: Background,
+    pub(crate) background_rate_limit: u64,
     pub(crate) seed: Option<u64>,
     pub(crate) recovery: RecoveryMode,
     pub(crate) verify_reads: bool,
@@ -185,6 +186,7 @@ impl Default for Options {
             compression: Compression::Snappy,
             durability: Durability::Buffered,
             background: Background::Threads(2),
+            background_rate_limit: 0,
             seed: None,
             recovery: RecoveryMode::Strict,
             verify_reads: false,
@@ -245,6 +247,10 @@ impl Options {
         durability: Durability,
         /// Who does flushes and compactions. Default: two threads.
         background: Background,
+        /// Bytes a second that compactions read and write together, at most; 0 is no limit, and the default. Flushes are
+        /// not limited. Too low a limit lets level 0 grow until it slows the writers. Without effect with
+        /// [`Background::Inline`].
+        background_rate_limit: u64,
         /// What an open does with a log whose end can't be read. Default: [`RecoveryMode::Strict`].
         recovery: RecoveryMode,
         /// Check the checksum of a block on every read, not only when it comes from the disk. Finds damage in

@@ -28,6 +28,17 @@ const LAST: usize = NUM_LEVELS - 1;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeveledPicker;
 
+impl LeveledPicker {
+    /// The compaction of level 0, however urgent other levels are; `None` when it has too few tables, or can't be
+    /// compacted now.
+    pub fn pick_level0(&self, input: &PickInput<'_>) -> Option<Compaction> {
+        let targets = LevelTargets::new(input.version, input.options);
+        let scores = overfull(input, &targets);
+        let level0 = scores.iter().find(|score| score.level == 0)?;
+        pick_level0(input, &targets, Reason::Level0 { score: level0.score }, |_| true)
+    }
+}
+
 impl CompactionPicker for LeveledPicker {
     fn pick(&self, input: &PickInput<'_>) -> Option<Compaction> {
         let targets = LevelTargets::new(input.version, input.options);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker::scheduler::{BackgroundWork, Scheduler};
 use esker::{Clock, Components, Db, ErrorKind, ManualClock, Options, WriteBatch, WriteOptions};
@@ -160,4 +160,38 @@ fn inline_work_keeps_pace() {
     assert_eq!(stats.pending_compaction_bytes, 0, "{stats}");
     assert_sound(&db);
     db.close().unwrap();
+}
+
+/// Purpose: compactions keep to the limit, flushes do not wait for it, and neither does a close. Mutations: the bytes are
+/// not charged; a worker sleeps until all is paid for.
+#[test]
+fn a_rate_limit_holds_compactions_back_and_nothing_else() {
+    let rig = Rig::new();
+    let options = small().memtable_size(256 << 10).wal_segment_size(1 << 20).table_size(64 << 10);
+    let options = options.base_level_size(256 << 10).background_rate_limit(2 << 20);
+    let db = rig.open_threads(&options, 2).unwrap();
+    let started = Instant::now();
+    for number in 0..20_000_u64 {
+        db.put(key(number * 7919 % 10_000), value(number, 300)).unwrap();
+    }
+    db.flush().unwrap();
+    let moved = loop {
+        let stats = db.stats();
+        let moved = stats.compaction_bytes_read + stats.compaction_bytes_written;
+        if moved >= 8 << 20 {
+            break moved;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "{stats}");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let took = started.elapsed().as_secs_f64();
+    let rate = moved as f64 / took / f64::from(1 << 20);
+    // One job's end lies after its last payment.
+    assert!(rate < 3.0, "{rate:.2} MiB a second\n{}", db.stats());
+    (0..2_000_u64).for_each(|number| db.put(key(number), value(number, 300)).unwrap());
+    let closing = Instant::now();
+    db.close().unwrap();
+    assert!(closing.elapsed() < Duration::from_secs(5), "{:?} for the close", closing.elapsed());
+    let db = rig.open_threads(&small(), 2).unwrap();
+    assert_sound(&db);
 }
