@@ -22,7 +22,7 @@ const TREE: RGBColor = RGBColor(0xc9, 0xb4, 0x8a);
 
 /// Draws `chart-<group>.svg` for each group that was measured.
 pub(crate) fn draw(results: &Results, out: &Path) -> Result<()> {
-    for group in [Group::Published, Group::Core, Group::Sync, Group::Crash, Group::Memory] {
+    for &group in Group::all() {
         let rows: Vec<&Row> =
             ROWS.iter().filter(|row| row.group == group && bars(results, row) > 0).collect();
         if !rows.is_empty() {

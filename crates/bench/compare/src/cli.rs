@@ -2,6 +2,7 @@
 
 use crate::rows::Group;
 use clap::{Parser, Subcommand};
+use esker_bench::load::Arguments;
 use std::path::PathBuf;
 
 /// esker beside its peers: the same keys, values, cache, memtable and durability for all, a process of its own for
@@ -20,14 +21,26 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Prints engines, versions and settings.
     Engines,
-    /// Builds the report again from the JSON file of an earlier run.
+    /// Builds the report again from the JSON files of earlier runs with the same settings, taken together.
     Report {
-        /// The file.
-        results: PathBuf,
+        /// The files.
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
         /// The folder for Markdown, CSV and charts.
         #[arg(long, default_value = "out")]
         out: PathBuf,
     },
+    /// Prints what is aimed at, and whether it holds, from the JSON files of runs of any sizes.
+    Gates {
+        /// The files.
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
+    },
+    /// Puts the same sustained load on several engines, one after the other, and sets side by side what it did to them.
+    Stress(Stress),
+    /// Puts a load on an engine in this process, as told by a line of JSON on standard input. For the program itself.
+    #[command(hide = true)]
+    StressChild,
     /// Measures in this process, as told by a line of JSON on standard input. For the program itself.
     #[command(hide = true)]
     Child,
@@ -69,10 +82,29 @@ pub(crate) struct Run {
     /// Where the databases of synced writes lie: on a disk.
     #[arg(long, default_value = "/var/tmp")]
     pub(crate) disk: PathBuf,
+    /// Seconds after which a child is taken to hang, and killed; what it has measured by then counts.
+    #[arg(long, default_value_t = 600)]
+    pub(crate) child_seconds: u64,
     /// The seed of keys, values and orders.
     #[arg(long, default_value_t = 42)]
     pub(crate) seed: u64,
     /// The folder for Markdown, CSV, JSON and charts.
+    #[arg(long, default_value = "out")]
+    pub(crate) out: PathBuf,
+}
+
+/// A sustained load on several engines.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Stress {
+    #[command(flatten)]
+    pub(crate) load: Arguments,
+    /// Engines, separated by commas. Default: all that are built in.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) engines: Vec<String>,
+    /// Where databases lie.
+    #[arg(long, default_value = "/var/tmp")]
+    pub(crate) dir: PathBuf,
+    /// The folder for `stress.md`, `stress.csv`, `stress.json` and `stress.svg`.
     #[arg(long, default_value = "out")]
     pub(crate) out: PathBuf,
 }

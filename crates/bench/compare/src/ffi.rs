@@ -8,14 +8,13 @@
 //! store, so they end before it; pointers that the library hands out are read before the next call on their handle.
 #![allow(unsafe_code)]
 
-use crate::engine::Result;
-
 /// Declares the functions that both libraries have under one prefix, and the safe types over them. The caller's module
 /// defines `open`, `get` and whatever else its library has alone.
 #[cfg(any(feature = "rocksdb", feature = "leveldb"))]
 macro_rules! c_store {
-    ($prefix:literal) => {
-        use crate::engine::{Direction, Result};
+    ($prefix:literal, $note:literal) => {
+        use crate::engine::{Change, Direction, Engine, Reader, Result, Settings, Settle};
+        use esker_bench::load::Inside;
         use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
         use std::ptr;
 
@@ -49,6 +48,9 @@ macro_rules! c_store {
             );
             #[link_name = concat!($prefix, "_free")]
             fn free(pointer: *mut c_void);
+
+            #[link_name = concat!($prefix, "_property_value")]
+            fn property_value(db: Handle, name: *const c_char) -> *mut c_char;
 
             #[link_name = concat!($prefix, "_options_create")]
             fn options_create() -> Handle;
@@ -88,6 +90,9 @@ macro_rules! c_store {
                 value: *const c_char,
                 value_len: usize,
             );
+
+            #[link_name = concat!($prefix, "_writebatch_delete")]
+            fn writebatch_delete(batch: Handle, key: *const c_char, key_len: usize);
 
             #[link_name = concat!($prefix, "_create_iterator")]
             fn create_iterator(db: Handle, options: Handle) -> Handle;
@@ -140,10 +145,6 @@ macro_rules! c_store {
             unsafe { std::slice::from_raw_parts(pointer.cast(), len) }
         }
 
-        fn path(dir: &std::path::Path) -> Result<CString> {
-            Ok(CString::new(dir.as_os_str().as_encoded_bytes())?)
-        }
-
         /// An open database.
         pub(crate) struct Store {
             db: Handle,
@@ -160,48 +161,64 @@ macro_rules! c_store {
         unsafe impl Sync for Store {}
 
         impl Store {
-            /// Takes over an open database and what it stands on.
-            fn over(db: Handle, parts: Parts, sync: bool) -> Self {
-                // SAFETY: both calls only allocate, and the setter gets what was just made.
+            /// A number that the database tells of itself.
+            fn property(&self, name: &str) -> Option<u64> {
+                let name = CString::new(format!("{}.{name}", $prefix)).ok()?;
+                // SAFETY: the string that is returned ends in a zero and is ours to free.
                 unsafe {
+                    let value = property_value(self.db, name.as_ptr());
+                    if value.is_null() {
+                        return None;
+                    }
+                    let number = CStr::from_ptr(value).to_string_lossy().trim().parse().ok();
+                    free(value.cast());
+                    number
+                }
+            }
+        }
+
+        impl Engine for Store {
+            const NAME: &'static str = $prefix;
+            const LSM: bool = true;
+            const NOTE: &'static str = $note;
+            type Reader<'a> = &'a Store;
+
+            fn version() -> String {
+                version()
+            }
+
+            fn open(settings: &Settings) -> Result<Self> {
+                let name = CString::new(settings.dir.as_os_str().as_encoded_bytes())?;
+                let mut error = ptr::null_mut();
+                // SAFETY: the options are made here and given to setters of their kind; `Parts` keeps them. The options
+                // that are used by the database are alive as long as it is.
+                let store = unsafe {
+                    let options = options_create();
+                    options_set_create_if_missing(options, 1);
+                    options_set_write_buffer_size(options, settings.memtable);
+                    options_set_compression(options, 1);
+                    let (db, parts) = open(options, settings.cache, &name, &mut error);
+                    checked(error)?;
                     let write_options = writeoptions_create();
-                    writeoptions_set_sync(write_options, sync.into());
+                    writeoptions_set_sync(write_options, settings.sync.into());
                     Store { db, write_options, read_options: readoptions_create(), parts }
-                }
+                };
+                Ok(store)
             }
 
-            pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-                let mut error = ptr::null_mut();
-                // SAFETY: the handles live as long as `self`; the slices outlive the call, which copies them.
-                unsafe {
-                    put(
-                        self.db,
-                        self.write_options,
-                        key.as_ptr().cast(),
-                        key.len(),
-                        value.as_ptr().cast(),
-                        value.len(),
-                        &mut error,
-                    );
-                }
-                checked(error)
-            }
-
-            pub(crate) fn delete(&self, key: &[u8]) -> Result<()> {
-                let mut error = ptr::null_mut();
-                // SAFETY: as in `put`.
-                unsafe { delete(self.db, self.write_options, key.as_ptr().cast(), key.len(), &mut error) };
-                checked(error)
-            }
-
-            pub(crate) fn batch(&self, entries: &[(&[u8], &[u8])]) -> Result<()> {
+            fn write(&self, changes: &[Change<'_>]) -> Result<()> {
                 let mut error = ptr::null_mut();
                 // SAFETY: the batch is made, filled with copies, written and freed here.
                 unsafe {
                     let batch = writebatch_create();
-                    for (key, value) in entries {
-                        let (key_at, value_at) = (key.as_ptr().cast(), value.as_ptr().cast());
-                        writebatch_put(batch, key_at, key.len(), value_at, value.len());
+                    for (key, value) in changes {
+                        let at = key.as_ptr().cast();
+                        match value {
+                            Some(value) => {
+                                writebatch_put(batch, at, key.len(), value.as_ptr().cast(), value.len());
+                            }
+                            None => writebatch_delete(batch, at, key.len()),
+                        }
                     }
                     write(self.db, self.write_options, batch, &mut error);
                     writebatch_destroy(batch);
@@ -209,15 +226,61 @@ macro_rules! c_store {
                 checked(error)
             }
 
-            /// Merges everything into the last level.
-            pub(crate) fn compact(&self) {
-                // SAFETY: null bounds mean all keys, as documented.
-                unsafe { compact_range(self.db, ptr::null(), 0, ptr::null(), 0) };
+            fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+                let (key_at, value_at, mut error) =
+                    (key.as_ptr().cast(), value.as_ptr().cast(), ptr::null_mut());
+                // SAFETY: the handles live as long as `self`; the slices outlive the call, which copies them.
+                unsafe {
+                    put(self.db, self.write_options, key_at, key.len(), value_at, value.len(), &mut error);
+                }
+                checked(error)
             }
 
-            /// Up to `limit` entries, as [`Reader::scan`](crate::engine::Reader::scan).
-            pub(crate) fn scan(
-                &self,
+            fn delete(&self, key: &[u8]) -> Result<()> {
+                let mut error = ptr::null_mut();
+                // SAFETY: as in `put`.
+                unsafe { delete(self.db, self.write_options, key.as_ptr().cast(), key.len(), &mut error) };
+                checked(error)
+            }
+
+            fn reader(&self) -> Result<&Store> {
+                Ok(self)
+            }
+
+            fn settle(&self, to: Settle) -> Result<bool> {
+                if to == Settle::FirstLevel {
+                    return self.flush();
+                }
+                // SAFETY: null bounds mean all keys, as documented.
+                unsafe { compact_range(self.db, ptr::null(), 0, ptr::null(), 0) };
+                Ok(true)
+            }
+
+            fn inside(&self) -> Inside {
+                Inside {
+                    level0: self.property("num-files-at-level0"),
+                    debt: self.property("estimate-pending-compaction-bytes"),
+                    memory: self.memory(),
+                    stalled: None,
+                }
+            }
+
+            fn close(self) -> Result<()> {
+                Ok(())
+            }
+        }
+
+        impl Reader for &Store {
+            fn get<R>(&mut self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+                Store::get(self, key, read)
+            }
+
+            fn multi_get(&mut self, keys: &[&[u8]], each: impl FnMut(usize, &[u8])) -> Result<()> {
+                self.several(keys, each)
+            }
+
+            fn scan(
+                &mut self,
                 from: Option<&[u8]>,
                 direction: Direction,
                 limit: usize,
@@ -290,7 +353,11 @@ macro_rules! c_store {
 /// LevelDB.
 #[cfg(feature = "leveldb")]
 pub(crate) mod level {
-    c_store!("leveldb");
+    c_store!(
+        "leveldb",
+        "the system's library, in Debian compiled with assertions; log handed to the system after each write (its \
+         default); Snappy; one background thread; no call that only flushes, so it has no row of level 0"
+    );
 
     #[link(name = "leveldb")]
     unsafe extern "C" {
@@ -331,36 +398,48 @@ pub(crate) mod level {
         }
     }
 
-    /// The library's version.
-    pub(crate) fn version() -> String {
+    fn version() -> String {
         // SAFETY: the calls only return constants.
         let (major, minor) = unsafe { (leveldb_major_version(), leveldb_minor_version()) };
         format!("{major}.{minor}")
     }
 
+    /// Opens or creates a database with 10 Bloom bits.
+    ///
+    /// # Safety
+    ///
+    /// `options` are the library's own, and the caller's to keep with what is returned.
+    unsafe fn open(options: Handle, cache: usize, name: &CStr, error: &mut *mut c_char) -> (Handle, Parts) {
+        // SAFETY: every handle is made here and given to setters of its kind; `name` outlives the call.
+        unsafe {
+            let cache = cache_create_lru(cache);
+            let filter = leveldb_filterpolicy_create_bloom(10);
+            leveldb_options_set_filter_policy(options, filter);
+            leveldb_options_set_cache(options, cache);
+            (leveldb_open(options, name.as_ptr(), error), Parts { options, cache, filter })
+        }
+    }
+
     impl Store {
-        /// Opens or creates a database with 10 Bloom bits and Snappy.
-        pub(crate) fn open(settings: &crate::engine::Settings) -> Result<Store> {
-            let name = path(&settings.dir)?;
-            let mut error = ptr::null_mut();
-            // SAFETY: every handle is made here and given to setters of its kind; `name` outlives the call.
-            let (db, parts) = unsafe {
-                let options = options_create();
-                let cache = cache_create_lru(settings.cache);
-                let filter = leveldb_filterpolicy_create_bloom(10);
-                options_set_create_if_missing(options, 1);
-                options_set_write_buffer_size(options, settings.memtable);
-                options_set_compression(options, 1);
-                leveldb_options_set_filter_policy(options, filter);
-                leveldb_options_set_cache(options, cache);
-                (leveldb_open(options, name.as_ptr(), &mut error), Parts { options, cache, filter })
-            };
-            checked(error)?;
-            Ok(Store::over(db, parts, settings.sync))
+        /// There is no such call.
+        fn flush(&self) -> Result<bool> {
+            Ok(false)
+        }
+
+        fn memory(&self) -> Option<u64> {
+            self.property("approximate-memory-usage")
+        }
+
+        /// There is no call for several keys.
+        fn several(&self, keys: &[&[u8]], mut each: impl FnMut(usize, &[u8])) -> Result<()> {
+            for (at, key) in keys.iter().enumerate() {
+                self.get(key, |value| each(at, value))?;
+            }
+            Ok(())
         }
 
         /// Calls `read` with the value of a key.
-        pub(crate) fn get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        fn get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
             let (mut error, mut len) = (ptr::null_mut(), 0);
             // SAFETY: the handles are alive; the value is ours until it is freed, after its last use.
             let result = unsafe {
@@ -383,7 +462,12 @@ pub(crate) mod level {
 /// RocksDB.
 #[cfg(feature = "rocksdb")]
 pub(crate) mod rocks {
-    c_store!("rocksdb");
+    c_store!(
+        "rocksdb",
+        "the system's library, in Debian compiled with assertions, which slow it down (put the folder of a release build \
+         of the same version into `LD_LIBRARY_PATH`); log handed to the system after each write (its default); Snappy, \
+         `max_background_jobs` 2, five write buffers; gets by `get_pinned`, several by `batched_multi_get`"
+    );
 
     #[link(name = "rocksdb")]
     unsafe extern "C" {
@@ -454,46 +538,48 @@ pub(crate) mod rocks {
         }
     }
 
+    /// The C interface does not tell; the header that is installed with the library does.
+    fn version() -> String {
+        let header = std::fs::read_to_string("/usr/include/rocksdb/version.h").unwrap_or_default();
+        let part = |name: &str| {
+            let line = header.lines().find(|line| line.contains(name));
+            line.and_then(|line| line.split_whitespace().last()).unwrap_or("?").to_owned()
+        };
+        format!("{}.{}.{}", part("ROCKSDB_MAJOR"), part("ROCKSDB_MINOR"), part("ROCKSDB_PATCH"))
+    }
+
+    /// Opens or creates a database with 10 Bloom bits.
+    ///
+    /// # Safety
+    ///
+    /// `options` are the library's own, and the caller's to keep with what is returned.
+    unsafe fn open(options: Handle, cache: usize, name: &CStr, error: &mut *mut c_char) -> (Handle, Parts) {
+        let (family_name, mut family) = (c"default".as_ptr(), ptr::null_mut());
+        // SAFETY: every handle is made here and given to setters of its kind; names and arrays of one element outlive
+        // the call.
+        unsafe {
+            let cache = cache_create_lru(cache);
+            let table = rocksdb_block_based_options_create();
+            let filter = rocksdb_filterpolicy_create_bloom_full(10.0);
+            rocksdb_block_based_options_set_block_cache(table, cache);
+            rocksdb_block_based_options_set_filter_policy(table, filter);
+            rocksdb_options_set_max_write_buffer_number(options, 5);
+            rocksdb_options_set_max_background_jobs(options, 2);
+            rocksdb_options_set_block_based_table_factory(options, table);
+            let names = &family_name;
+            let db =
+                rocksdb_open_column_families(options, name.as_ptr(), 1, names, &options, &mut family, error);
+            (db, Parts { options, cache, table, family })
+        }
+    }
+
     impl Store {
-        /// Opens or creates a database with 10 Bloom bits and Snappy.
-        pub(crate) fn open(settings: &crate::engine::Settings) -> Result<Store> {
-            let name = path(&settings.dir)?;
-            let family_name = c"default".as_ptr();
-            let (mut error, mut family) = (ptr::null_mut(), ptr::null_mut());
-            // SAFETY: every handle is made here and given to setters of its kind; names and arrays of one element
-            // outlive the call.
-            let (db, parts) = unsafe {
-                let options = options_create();
-                let cache = cache_create_lru(settings.cache);
-                let table = rocksdb_block_based_options_create();
-                rocksdb_block_based_options_set_block_cache(table, cache);
-                rocksdb_block_based_options_set_filter_policy(
-                    table,
-                    rocksdb_filterpolicy_create_bloom_full(10.0),
-                );
-                options_set_create_if_missing(options, 1);
-                options_set_write_buffer_size(options, settings.memtable);
-                options_set_compression(options, 1);
-                rocksdb_options_set_max_write_buffer_number(options, 5);
-                rocksdb_options_set_max_background_jobs(options, 2);
-                rocksdb_options_set_block_based_table_factory(options, table);
-                let db = rocksdb_open_column_families(
-                    options,
-                    name.as_ptr(),
-                    1,
-                    &family_name,
-                    &options,
-                    &mut family,
-                    &mut error,
-                );
-                (db, Parts { options, cache, table, family })
-            };
-            checked(error)?;
-            Ok(Store::over(db, parts, settings.sync))
+        fn memory(&self) -> Option<u64> {
+            Some(self.property("cur-size-all-mem-tables")? + self.property("block-cache-usage")?)
         }
 
         /// Calls `read` with the value of a key, where it lies.
-        pub(crate) fn get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        fn get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
             let mut error = ptr::null_mut();
             // SAFETY: the handles are alive; the slice is pinned until it is destroyed, after its last use.
             let result = unsafe {
@@ -506,7 +592,7 @@ pub(crate) mod rocks {
         }
 
         /// The values of several keys in one call.
-        pub(crate) fn multi_get(&self, keys: &[&[u8]], mut each: impl FnMut(usize, &[u8])) -> Result<()> {
+        fn several(&self, keys: &[&[u8]], mut each: impl FnMut(usize, &[u8])) -> Result<()> {
             let pointers: Vec<*const c_char> = keys.iter().map(|key| key.as_ptr().cast()).collect();
             let lens: Vec<usize> = keys.iter().map(|key| key.len()).collect();
             let mut values = vec![ptr::null_mut(); keys.len()];
@@ -532,7 +618,7 @@ pub(crate) mod rocks {
         }
 
         /// Writes the memtable to a table of level 0.
-        pub(crate) fn flush(&self) -> Result<()> {
+        fn flush(&self) -> Result<bool> {
             let mut error = ptr::null_mut();
             // SAFETY: the options are made and freed here; a flush waits by default.
             unsafe {
@@ -540,7 +626,8 @@ pub(crate) mod rocks {
                 rocksdb_flush(self.db, options, &mut error);
                 rocksdb_flushoptions_destroy(options);
             }
-            checked(error)
+            checked(error)?;
+            Ok(true)
         }
     }
 
@@ -570,7 +657,7 @@ pub(crate) fn open_lmdb(
     dir: &std::path::Path,
     map_size: usize,
     sync: bool,
-) -> Result<heed::Env<heed::WithTls>> {
+) -> crate::engine::Result<heed::Env<heed::WithTls>> {
     let mut options = heed::EnvOpenOptions::new().read_txn_with_tls();
     options.map_size(map_size);
     // SAFETY: the files belong to this process alone, are changed through LMDB only, and lie on a local file system.

@@ -9,11 +9,12 @@ mod cli;
 mod data;
 mod engine;
 mod engines;
-#[cfg_attr(not(any(feature = "rocksdb", feature = "leveldb", feature = "lmdb")), expect(dead_code))]
 mod ffi;
+mod gates;
 mod parent;
 mod report;
 mod rows;
+mod stress;
 mod versions;
 mod workloads;
 
@@ -28,6 +29,9 @@ fn main() -> ExitCode {
         None => parent::run(&cli.run),
         Some(Command::Engines) => list(),
         Some(Command::Report { results, out }) => report::again(&results, &out),
+        Some(Command::Gates { results }) => gates::print(&results),
+        Some(Command::Stress(stress)) => stress::run(&stress),
+        Some(Command::StressChild) => stress::child(),
         Some(Command::Child) => child(),
     };
     match done {
@@ -47,10 +51,8 @@ fn list() -> Result<()> {
     Ok(())
 }
 
-/// Reads a plan, measures, prints the figures as one line of JSON.
+/// Reads a plan, measures, prints each figure as a line of JSON.
 fn child() -> Result<()> {
     let plan: workloads::Plan = serde_json::from_reader(std::io::stdin().lock())?;
-    let figures = engines::with_engine(&plan.engine, &plan)?;
-    println!("{}", serde_json::to_string(&figures)?);
-    Ok(())
+    engines::with_engine(&plan.engine, &plan)
 }

@@ -1,8 +1,9 @@
 //! The parent process: rounds, child processes, and the cleaning up after them.
 
 use crate::cli::Run;
-use crate::engine::Result;
+use crate::engine::{Failure, Result};
 use crate::engines::{self, About};
+use crate::gates;
 use crate::report::{Results, Setting};
 use crate::rows::{Figure, Group};
 use crate::workloads::crash::READY;
@@ -10,21 +11,14 @@ use crate::workloads::{Plan, Step};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
-
-const GROUPS: [Group; 5] = [Group::Published, Group::Core, Group::Sync, Group::Crash, Group::Memory];
-
-/// After this a child is taken to hang, and killed.
-const CHILD_MAX: Duration = Duration::from_secs(1800);
 
 /// Measures everything and writes the report.
 pub(crate) fn run(run: &Run) -> Result<()> {
-    let names: Vec<String> = match run.engines.is_empty() {
-        true => engines::NAMES.iter().map(|&name| name.into()).collect(),
-        false => run.engines.clone(),
-    };
+    let names = engines::named(&run.engines)?;
     let engines = names.iter().map(|name| engines::about(name)).collect::<Result<Vec<About>>>()?;
-    let groups = if run.groups.is_empty() { GROUPS.to_vec() } else { run.groups.clone() };
+    let groups = if run.groups.is_empty() { Group::all().to_vec() } else { run.groups.clone() };
     let setting = setting(run);
     let mut results = Results::new(engines, setting.clone());
     let start = Instant::now();
@@ -39,15 +33,17 @@ pub(crate) fn run(run: &Run) -> Result<()> {
                     round + 1,
                     setting.rounds
                 );
-                match measure(run, &setting, engine, *group) {
-                    Ok(figures) => results.add(engine, figures),
-                    Err(error) => results.fail(engine, *group, &error.to_string()),
+                let (figures, failure) = measure(run, &setting, engine, *group);
+                results.add(engine, figures);
+                if let Some(failure) = failure {
+                    results.fail(engine, *group, &failure.to_string());
                 }
             }
+            // What was measured is kept if the run is cut short.
+            results.write(&run.out)?;
         }
-        results.write(&run.out)?;
     }
-    println!("{}", results.markdown());
+    println!("{}\n{}", results.markdown(), gates::table(std::slice::from_ref(&results)));
     println!("Measured in {:.0} s; files are in {}.", start.elapsed().as_secs_f64(), run.out.display());
     Ok(())
 }
@@ -68,8 +64,21 @@ fn setting(run: &Run) -> Setting {
     }
 }
 
-/// One engine and group, in a directory that is removed whatever happens.
-fn measure(run: &Run, setting: &Setting, engine: &str, group: Group) -> Result<Vec<Figure>> {
+/// One engine and group: what was measured, and what went wrong after that.
+fn measure(run: &Run, setting: &Setting, engine: &str, group: Group) -> (Vec<Figure>, Option<Failure>) {
+    let mut figures = Vec::new();
+    let failure = try_measure(run, setting, engine, group, &mut figures).err();
+    (figures, failure)
+}
+
+/// The same, in a directory that is removed whatever happens.
+fn try_measure(
+    run: &Run,
+    setting: &Setting,
+    engine: &str,
+    group: Group,
+    figures: &mut Vec<Figure>,
+) -> Result<()> {
     let above = if group == Group::Sync { &run.disk } else { &run.dir };
     let dir = Scratch::new(above, engine)?;
     let plan = Plan {
@@ -83,27 +92,46 @@ fn measure(run: &Run, setting: &Setting, engine: &str, group: Group) -> Result<V
         memtable: setting.memtable_mib << 20,
         seed: setting.seed,
     };
+    let limit = Duration::from_secs(run.child_seconds);
     if group == Group::Crash {
-        fill_and_kill(&Plan { step: Step::FillAndWait, ..plan.clone() })?;
+        fill_and_kill(&Plan { step: Step::FillAndWait, ..plan.clone() }, limit)?;
     }
-    let mut child = spawn(&plan)?;
-    let output = lines(&mut child);
-    let line = output.recv_timeout(CHILD_MAX);
-    if line.is_err() {
+    let mut child = spawn("child", &plan)?;
+    // What else the library of an engine prints is no figure.
+    let failure =
+        read_lines(&mut child, limit, |line| figures.extend(serde_json::from_str::<Figure>(&line)))?;
+    failure.map_or(Ok(()), |failure| Err(failure.into()))
+}
+
+/// Gives `each` what a child prints until it ends, or kills it when it takes longer. What went wrong, if anything did.
+pub(crate) fn read_lines(
+    child: &mut Child,
+    limit: Duration,
+    mut each: impl FnMut(String),
+) -> Result<Option<String>> {
+    let (output, start) = (lines(child), Instant::now());
+    let hangs = loop {
+        match output.recv_timeout(limit.saturating_sub(start.elapsed())) {
+            Ok(line) => each(line),
+            Err(end) => break end == RecvTimeoutError::Timeout,
+        }
+    };
+    if hangs {
         // A child that has ended does not mind.
         child.kill()?;
     }
     let status = child.wait()?;
-    match line {
-        Ok(line) if status.success() => Ok(serde_json::from_str(&line)?),
-        _ => Err(format!("the process ended with {status}").into()),
-    }
+    Ok(match status.success() {
+        true => None,
+        false if hangs => Some(format!("killed after {limit:?}")),
+        false => Some(format!("the process ended with {status}")),
+    })
 }
 
 /// Runs a child until it says that it has written everything, and kills it.
-fn fill_and_kill(plan: &Plan) -> Result<()> {
-    let mut child = spawn(plan)?;
-    let line = lines(&mut child).recv_timeout(CHILD_MAX);
+fn fill_and_kill(plan: &Plan, limit: Duration) -> Result<()> {
+    let mut child = spawn("child", plan)?;
+    let line = lines(&mut child).recv_timeout(limit);
     child.kill()?;
     child.wait()?;
     match line.as_deref() {
@@ -113,9 +141,9 @@ fn fill_and_kill(plan: &Plan) -> Result<()> {
 }
 
 /// This program again, told what to do.
-fn spawn(plan: &Plan) -> Result<Child> {
+pub(crate) fn spawn(command: &str, plan: &impl serde::Serialize) -> Result<Child> {
     let mut child = Command::new(std::env::current_exe()?)
-        .arg("child")
+        .arg(command)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
@@ -125,8 +153,8 @@ fn spawn(plan: &Plan) -> Result<Child> {
 }
 
 /// The lines that a child prints, from a thread that ends with it.
-fn lines(child: &mut Child) -> std::sync::mpsc::Receiver<String> {
-    let (sender, receiver) = std::sync::mpsc::channel();
+fn lines(child: &mut Child) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
     if let Some(output) = child.stdout.take() {
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(std::io::Result::ok) {
@@ -140,13 +168,17 @@ fn lines(child: &mut Child) -> std::sync::mpsc::Receiver<String> {
 }
 
 /// A directory that is removed at the end.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(above: &Path, name: &str) -> Result<Self> {
+    pub(crate) fn new(above: &Path, name: &str) -> Result<Self> {
         let dir = above.join(format!("esker-compare-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&dir)?;
         Ok(Scratch(dir))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 

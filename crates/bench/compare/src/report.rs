@@ -7,10 +7,10 @@ use crate::rows::{Figure, Group, ROWS, Row, Took, Unit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a run was told.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Setting {
     pub(crate) entries: u64,
     pub(crate) rounds: u32,
@@ -55,6 +55,29 @@ impl Results {
         for figure in figures {
             self.values.entry(figure.row).or_default().entry(engine.into()).or_default().push(figure.took);
         }
+    }
+
+    /// Adds another run of the same settings, of other groups or engines or of more rounds.
+    fn join(&mut self, other: Results) -> Result<()> {
+        let alike = Setting { rounds: self.setting.rounds, ..other.setting.clone() };
+        if alike != self.setting {
+            return Err("the runs have different settings".into());
+        }
+        self.setting.rounds = self.setting.rounds.max(other.setting.rounds);
+        let known: Vec<String> = self.engines.iter().map(|engine| engine.name.clone()).collect();
+        self.engines.extend(other.engines.into_iter().filter(|engine| !known.contains(&engine.name)));
+        for (row, engines) in other.values {
+            for (engine, took) in engines {
+                self.values.entry(row.clone()).or_default().entry(engine).or_default().extend(took);
+            }
+        }
+        self.failures.extend(other.failures);
+        Ok(())
+    }
+
+    /// Entries of the larger workloads.
+    pub(crate) fn entries(&self) -> u64 {
+        self.setting.entries
     }
 
     /// Notes a child that failed.
@@ -138,21 +161,22 @@ impl Results {
              below 1 esker is ahead.\n",
             setting.entries, setting.rounds, setting.cache_mib, setting.memtable_mib, setting.seed
         );
-        for group in [Group::Published, Group::Core, Group::Sync, Group::Crash, Group::Memory] {
-            self.table(&mut text, group, Clock::Wall);
+        for group in Group::all() {
+            self.table(&mut text, *group, Clock::Wall);
         }
         let _ = writeln!(
             text,
             "The same by the CPU clock of the thread that makes the calls: without the time that it waits (for background \
              work, for a disk) or that other programs have its core, and without the work of other threads.\n"
         );
-        for group in [Group::Published, Group::Core] {
+        for group in [Group::Published, Group::Fill, Group::Read, Group::Values] {
             self.table(&mut text, group, Clock::Cpu);
         }
         let _ = writeln!(text, "Engines:\n");
         for engine in &self.engines {
             let _ = writeln!(text, "- {} {}: {}.", engine.name, engine.version, engine.note);
         }
+        let _ = writeln!(text);
         for failure in &self.failures {
             let _ = writeln!(text, "- failed: {failure}");
         }
@@ -204,11 +228,19 @@ impl Results {
     }
 }
 
-/// The report of an earlier run.
-pub(crate) fn again(results: &Path, out: &Path) -> Result<()> {
-    let results: Results = serde_json::from_str(&std::fs::read_to_string(results)?)?;
-    println!("{}", results.markdown());
-    results.write(out)
+/// The report of earlier runs together.
+pub(crate) fn again(files: &[PathBuf], out: &Path) -> Result<()> {
+    let mut runs = files.iter().map(|file| read(file)).collect::<Result<Vec<Results>>>()?.into_iter();
+    let mut all = runs.next().ok_or("no file")?;
+    runs.try_for_each(|run| all.join(run))?;
+    println!("{}", all.markdown());
+    all.write(out)
+}
+
+/// The figures of an earlier run.
+pub(crate) fn read(file: &Path) -> Result<Results> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?)
 }
 
 /// Three digits that count, with commas in the thousands.

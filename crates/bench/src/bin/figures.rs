@@ -1,6 +1,6 @@
 //! `figures`: the published rows, measured in one run, beside the published figures and the floors.
 //!
-//! Prints three Markdown tables: speed, ratios between our own rows, and allocations. In a round every row makes four
+//! Prints four Markdown tables: speed, ratios between our own rows, allocations, and memory at most. In a round every row makes four
 //! passes over the 2,000 entries, of which the fastest counts; the figure is the median of the rounds. With `--check` the
 //! exit code is 1 when a floor is missed; `--rounds N` sets the number of rounds (at least 7, 21 without).
 //!
@@ -72,6 +72,7 @@ fn main() -> ExitCode {
     interleave(&mut series, rounds);
     println!("Medians of {rounds} interleaved rounds, nanoseconds.\n");
     let missed = print_speed(&series) + print_ratios(&series) + print_allocations(&databases);
+    print_heap(&databases);
     if missed > 0 {
         eprintln!("{missed} floors missed");
     }
@@ -322,4 +323,29 @@ fn print_allocations(databases: &Databases) -> usize {
         println!("| {name} | {count:.3} | {bytes:.1} | {holds} |");
     }
     missed
+}
+
+/// Prints how much more memory than before was allocated at once while something was done, in bytes for an entry.
+fn print_heap(databases: &Databases) {
+    let set = &databases.set;
+    let peak = |work: &mut dyn FnMut()| allocation_counter::measure(work).bytes_max as f64 / ENTRIES as f64;
+    let (put_db, flush_db) = (fixture::open(fixture::options()), fixture::in_memtable(set));
+    let compact_db = databases.before_compaction.open();
+    let rows = [
+        ("puts", peak(&mut || fixture::put_all(&put_db, set))),
+        ("flush", peak(&mut || flush_db.flush().expect("memory can be written to"))),
+        ("compaction", peak(&mut || fixture::compact(&compact_db))),
+        ("scan with an iterator", peak(&mut || scan(databases.mixed.iter()))),
+        ("open after an unclean end", {
+            let vfs = databases.unclean.crash_clone_with(CrashMode::Keep);
+            peak(&mut || drop(fixture::open_on(vfs.clone(), fixture::options())))
+        }),
+    ];
+    println!(
+        "\n| over 2,000 entries of 70 bytes, files in memory included | allocated at most, bytes an entry |"
+    );
+    println!("|---|---:|");
+    for (name, bytes) in rows {
+        println!("| {name} | {bytes:.0} |");
+    }
 }

@@ -1,7 +1,8 @@
 //! esker, through its public interface.
 
-use crate::engine::{Direction, Engine, Family, Reader, Result, Settings, Settle};
+use crate::engine::{Change, Direction, Engine, Reader, Result, Settings, Settle};
 use esker::{Background, Compression, Db, Durability, Options, WriteBatch};
+use esker_bench::load::Inside;
 
 pub(crate) struct Esker {
     db: Db,
@@ -9,19 +10,17 @@ pub(crate) struct Esker {
 
 impl Engine for Esker {
     const NAME: &'static str = "esker";
-    const FAMILY: Family = Family::Lsm;
+    const LSM: bool = true;
     const NOTE: &'static str = "`Durability::Buffered`, Snappy, two background threads; gets by `get_with`, scans by a \
          new cursor each";
     type Reader<'a> = EskerReader<'a>;
-
-    fn version() -> String {
-        crate::versions::locked("esker")
-    }
 
     fn open(settings: &Settings) -> Result<Self> {
         let db = Options::new()
             .cache_size(settings.cache)
             .memtable_size(settings.memtable)
+            // A large memtable is meant to be filled.
+            .wal_segment_size((settings.memtable as u64 * 2).max(64 << 20))
             .bloom_bits(10)
             .compression(Compression::Snappy)
             .durability(if settings.sync { Durability::Sync } else { Durability::Buffered })
@@ -38,10 +37,13 @@ impl Engine for Esker {
         Ok(self.db.delete(key)?)
     }
 
-    fn batch(&self, entries: &[(&[u8], &[u8])]) -> Result<()> {
+    fn write(&self, changes: &[Change<'_>]) -> Result<()> {
         let mut batch = WriteBatch::new();
-        for (key, value) in entries {
-            batch.put(key, value);
+        for (key, value) in changes {
+            match value {
+                Some(value) => batch.put(key, value),
+                None => batch.delete(key),
+            };
         }
         Ok(self.db.write(batch)?)
     }
@@ -56,6 +58,17 @@ impl Engine for Esker {
             Settle::LastLevel => self.db.compact_range::<&[u8], _>(..)?,
         }
         Ok(true)
+    }
+
+    fn inside(&self) -> Inside {
+        let stats = self.db.stats();
+        let debt = stats.memtable_bytes + stats.levels.first().map_or(0, |level| level.bytes);
+        Inside {
+            level0: stats.levels.first().map(|level| level.tables),
+            debt: Some(debt),
+            memory: Some(stats.memtable_bytes + stats.cache_bytes),
+            stalled: Some(stats.stalls.values().map(|stall| stall.total.as_secs_f64()).sum()),
+        }
     }
 
     fn close(self) -> Result<()> {

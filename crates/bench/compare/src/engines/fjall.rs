@@ -1,6 +1,6 @@
 //! fjall.
 
-use crate::engine::{Direction, Engine, Family, Reader, Result, Settings, Settle};
+use crate::engine::{Change, Direction, Engine, Reader, Result, Settings, Settle, walk};
 use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
@@ -12,14 +12,10 @@ pub(crate) struct Fjall {
 
 impl Engine for Fjall {
     const NAME: &'static str = "fjall";
-    const FAMILY: Family = Family::Lsm;
+    const LSM: bool = true;
     const NOTE: &'static str = "journal handed to the system after each write (its default); LZ4 in all levels, as it \
          has no Snappy; two worker threads; a synced write is an insert and `persist(SyncData)`";
     type Reader<'a> = FjallReader<'a>;
-
-    fn version() -> String {
-        crate::versions::locked("fjall")
-    }
 
     fn open(settings: &Settings) -> Result<Self> {
         let db =
@@ -46,11 +42,14 @@ impl Engine for Fjall {
         self.persist()
     }
 
-    fn batch(&self, entries: &[(&[u8], &[u8])]) -> Result<()> {
+    fn write(&self, changes: &[Change<'_>]) -> Result<()> {
         let mode = if self.sync { PersistMode::SyncData } else { PersistMode::Buffer };
         let mut batch = self.db.batch().durability(Some(mode));
-        for (key, value) in entries {
-            batch.insert(&self.keyspace, *key, *value);
+        for (key, value) in changes {
+            match value {
+                Some(value) => batch.insert(&self.keyspace, *key, *value),
+                None => batch.remove(&self.keyspace, *key),
+            }
         }
         Ok(batch.commit()?)
     }
@@ -97,21 +96,14 @@ impl Reader for FjallReader<'_> {
         limit: usize,
         mut each: impl FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
-        let mut entries = match from {
+        let entries = match from {
             Some(from) => self.keyspace.range(from..),
             None => self.keyspace.iter(),
         };
-        let mut count = 0;
-        while count < limit {
-            let next = match direction {
-                Direction::Forward => entries.next(),
-                Direction::Reverse => entries.next_back(),
-            };
-            let Some(entry) = next else { break };
+        walk(entries, direction, limit, |entry| {
             let (key, value) = entry.into_inner()?;
             each(&key, &value);
-            count += 1;
-        }
-        Ok(count)
+            Ok(())
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! LMDB, through `heed`.
 
-use crate::engine::{Direction, Engine, Family, Reader, Result, Settings, Settle};
+use crate::engine::{Change, Direction, Engine, Reader, Result, Settings, Settle, walk_forward};
 use crate::ffi;
 use heed::types::Bytes;
 use heed::{Database, Env, RoTxn, WithTls};
@@ -16,7 +16,7 @@ pub(crate) struct Lmdb {
 
 impl Engine for Lmdb {
     const NAME: &'static str = "lmdb";
-    const FAMILY: Family = Family::Tree;
+    const LSM: bool = false;
     const NOTE: &'static str = "`MDB_NOSYNC` without a writable map: pages are handed to the system at each commit; \
          its cache is the system's, no compression; reads within one read transaction";
     type Reader<'a> = LmdbReader<'a>;
@@ -41,22 +41,13 @@ impl Engine for Lmdb {
         Ok(Lmdb { env, db })
     }
 
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+    fn write(&self, changes: &[Change<'_>]) -> Result<()> {
         let mut transaction = self.env.write_txn()?;
-        self.db.put(&mut transaction, key, value)?;
-        Ok(transaction.commit()?)
-    }
-
-    fn delete(&self, key: &[u8]) -> Result<()> {
-        let mut transaction = self.env.write_txn()?;
-        self.db.delete(&mut transaction, key)?;
-        Ok(transaction.commit()?)
-    }
-
-    fn batch(&self, entries: &[(&[u8], &[u8])]) -> Result<()> {
-        let mut transaction = self.env.write_txn()?;
-        for (key, value) in entries {
-            self.db.put(&mut transaction, key, value)?;
+        for (key, value) in changes {
+            match value {
+                Some(value) => self.db.put(&mut transaction, key, value)?,
+                None => drop(self.db.delete(&mut transaction, key)?),
+            }
         }
         Ok(transaction.commit()?)
     }
@@ -92,29 +83,20 @@ impl Reader for LmdbReader<'_> {
         from: Option<&[u8]>,
         direction: Direction,
         limit: usize,
-        each: impl FnMut(&[u8], &[u8]),
+        mut each: impl FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
+        let each = |entry: heed::Result<(&[u8], &[u8])>| {
+            let (key, value) = entry?;
+            each(key, value);
+            Ok(())
+        };
         match (from, direction) {
             (Some(from), _) => {
                 let range = (Bound::Included(from), Bound::Unbounded);
-                walk(self.db.range(&self.transaction, &range)?, limit, each)
+                walk_forward(self.db.range(&self.transaction, &range)?, limit, each)
             }
-            (None, Direction::Forward) => walk(self.db.iter(&self.transaction)?, limit, each),
-            (None, Direction::Reverse) => walk(self.db.rev_iter(&self.transaction)?, limit, each),
+            (None, Direction::Forward) => walk_forward(self.db.iter(&self.transaction)?, limit, each),
+            (None, Direction::Reverse) => walk_forward(self.db.rev_iter(&self.transaction)?, limit, each),
         }
     }
-}
-
-fn walk<'a>(
-    entries: impl Iterator<Item = heed::Result<(&'a [u8], &'a [u8])>>,
-    limit: usize,
-    mut each: impl FnMut(&[u8], &[u8]),
-) -> Result<usize> {
-    let mut count = 0;
-    for entry in entries.take(limit) {
-        let (key, value) = entry?;
-        each(key, value);
-        count += 1;
-    }
-    Ok(count)
 }

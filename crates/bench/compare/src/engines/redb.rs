@@ -1,9 +1,7 @@
 //! redb.
 
-use crate::engine::{Direction, Engine, Family, Reader, Result, Settings, Settle};
-use redb::{
-    Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
-};
+use crate::engine::{Change, Direction, Engine, Reader, Result, Settings, Settle, walk};
+use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("entries");
 
@@ -14,14 +12,10 @@ pub(crate) struct Redb {
 
 impl Engine for Redb {
     const NAME: &'static str = "redb";
-    const FAMILY: Family = Family::Tree;
+    const LSM: bool = false;
     const NOTE: &'static str = "`Durability::None` where the others hand writes to the system: weaker, a crash of the \
          process loses all since the last durable commit; no compression; reads within one read transaction";
     type Reader<'a> = RedbReader;
-
-    fn version() -> String {
-        crate::versions::locked("redb")
-    }
 
     fn open(settings: &Settings) -> Result<Self> {
         std::fs::create_dir_all(&settings.dir)?;
@@ -34,26 +28,17 @@ impl Engine for Redb {
         Ok(redb)
     }
 
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let transaction = self.begin()?;
-        transaction.open_table(TABLE)?.insert(key, value)?;
-        Ok(transaction.commit()?)
-    }
-
-    fn delete(&self, key: &[u8]) -> Result<()> {
-        let transaction = self.begin()?;
-        transaction.open_table(TABLE)?.remove(key)?;
-        Ok(transaction.commit()?)
-    }
-
-    fn batch(&self, entries: &[(&[u8], &[u8])]) -> Result<()> {
-        let transaction = self.begin()?;
-        {
-            let mut table = transaction.open_table(TABLE)?;
-            for (key, value) in entries {
-                table.insert(*key, *value)?;
+    fn write(&self, changes: &[Change<'_>]) -> Result<()> {
+        let mut transaction = self.db.begin_write()?;
+        transaction.set_durability(self.durability)?;
+        let mut table = transaction.open_table(TABLE)?;
+        for (key, value) in changes {
+            match value {
+                Some(value) => drop(table.insert(*key, *value)?),
+                None => drop(table.remove(*key)?),
             }
         }
+        drop(table);
         Ok(transaction.commit()?)
     }
 
@@ -68,14 +53,6 @@ impl Engine for Redb {
 
     fn close(self) -> Result<()> {
         Ok(self.db.begin_write()?.commit()?)
-    }
-}
-
-impl Redb {
-    fn begin(&self) -> Result<WriteTransaction> {
-        let mut transaction = self.db.begin_write()?;
-        transaction.set_durability(self.durability)?;
-        Ok(transaction)
     }
 }
 
@@ -95,21 +72,14 @@ impl Reader for RedbReader {
         limit: usize,
         mut each: impl FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
-        let mut entries = match from {
+        let entries = match from {
             Some(from) => self.table.range(from..)?,
             None => self.table.iter()?,
         };
-        let mut count = 0;
-        while count < limit {
-            let next = match direction {
-                Direction::Forward => entries.next(),
-                Direction::Reverse => entries.next_back(),
-            };
-            let Some(entry) = next else { break };
+        walk(entries, direction, limit, |entry| {
             let (key, value) = entry?;
             each(key.value(), value.value());
-            count += 1;
-        }
-        Ok(count)
+            Ok(())
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! sled.
 
-use crate::engine::{Direction, Engine, Family, Reader, Result, Settings, Settle};
+use crate::engine::{Change, Direction, Engine, Reader, Result, Settings, Settle, walk};
 use sled::{Batch, Db};
 
 pub(crate) struct Sled {
@@ -10,15 +10,11 @@ pub(crate) struct Sled {
 
 impl Engine for Sled {
     const NAME: &'static str = "sled";
-    const FAMILY: Family = Family::Tree;
+    const LSM: bool = false;
     const NOTE: &'static str = "no timer that flushes, so a write stays in sled's log buffer: weaker than handed to \
          the system; no compression; a synced write is an insert and `flush`, which \
          calls `sync_file_range` and not `fdatasync`: no promise against a loss of power";
     type Reader<'a> = SledReader<'a>;
-
-    fn version() -> String {
-        crate::versions::locked("sled")
-    }
 
     fn open(settings: &Settings) -> Result<Self> {
         let db = sled::Config::new()
@@ -40,10 +36,13 @@ impl Engine for Sled {
         self.flush_if_sync()
     }
 
-    fn batch(&self, entries: &[(&[u8], &[u8])]) -> Result<()> {
+    fn write(&self, changes: &[Change<'_>]) -> Result<()> {
         let mut batch = Batch::default();
-        for (key, value) in entries {
-            batch.insert(*key, *value);
+        for (key, value) in changes {
+            match value {
+                Some(value) => batch.insert(*key, *value),
+                None => batch.remove(*key),
+            }
         }
         self.db.apply_batch(batch)?;
         self.flush_if_sync()
@@ -89,21 +88,14 @@ impl Reader for SledReader<'_> {
         limit: usize,
         mut each: impl FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
-        let mut entries = match from {
+        let entries = match from {
             Some(from) => self.db.range(from..),
             None => self.db.iter(),
         };
-        let mut count = 0;
-        while count < limit {
-            let next = match direction {
-                Direction::Forward => entries.next(),
-                Direction::Reverse => entries.next_back(),
-            };
-            let Some(entry) = next else { break };
+        walk(entries, direction, limit, |entry| {
             let (key, value) = entry?;
             each(&key, &value);
-            count += 1;
-        }
-        Ok(count)
+            Ok(())
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! surrealkv. Its commits are asynchronous: each is driven to its end by a small runtime.
 
-use crate::engine::{Direction, Engine, Family, Reader, Result, Settings, Settle};
+use crate::engine::{Change, Direction, Engine, Reader, Result, Settings, Settle};
 use surrealkv::{
     CompactRangeOptions, CompressionType, Durability, LSMIterator, Mode, Options, Transaction, Tree,
     TreeBuilder,
@@ -15,14 +15,10 @@ pub(crate) struct SurrealKv {
 
 impl Engine for SurrealKv {
     const NAME: &'static str = "surrealkv";
-    const FAMILY: Family = Family::Lsm;
+    const LSM: bool = true;
     const NOTE: &'static str = "`Durability::Eventual` (in the system's page cache, says its documentation); Snappy; \
          commits are asynchronous, and driven to their end by a runtime of two threads; reads within one transaction";
     type Reader<'a> = SurrealReader;
-
-    fn version() -> String {
-        crate::versions::locked("surrealkv")
-    }
 
     fn open(settings: &Settings) -> Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
@@ -38,24 +34,15 @@ impl Engine for SurrealKv {
         Ok(SurrealKv { tree, runtime, durability })
     }
 
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut transaction = self.begin()?;
-        transaction.set(key, value)?;
-        self.commit(transaction)
-    }
-
-    fn delete(&self, key: &[u8]) -> Result<()> {
-        let mut transaction = self.begin()?;
-        transaction.delete(key)?;
-        self.commit(transaction)
-    }
-
-    fn batch(&self, entries: &[(&[u8], &[u8])]) -> Result<()> {
-        let mut transaction = self.begin()?;
-        for (key, value) in entries {
-            transaction.set(*key, *value)?;
+    fn write(&self, changes: &[Change<'_>]) -> Result<()> {
+        let mut transaction = self.tree.begin_with_mode(Mode::WriteOnly)?.with_durability(self.durability);
+        for (key, value) in changes {
+            match value {
+                Some(value) => transaction.set(*key, *value)?,
+                None => transaction.delete(*key)?,
+            }
         }
-        self.commit(transaction)
+        Ok(self.runtime.block_on(transaction.commit())?)
     }
 
     fn reader(&self) -> Result<SurrealReader> {
@@ -75,16 +62,6 @@ impl Engine for SurrealKv {
 
     fn close(self) -> Result<()> {
         Ok(self.runtime.block_on(self.tree.close())?)
-    }
-}
-
-impl SurrealKv {
-    fn begin(&self) -> Result<Transaction> {
-        Ok(self.tree.begin_with_mode(Mode::WriteOnly)?.with_durability(self.durability))
-    }
-
-    fn commit(&self, mut transaction: Transaction) -> Result<()> {
-        Ok(self.runtime.block_on(transaction.commit())?)
     }
 }
 

@@ -1,14 +1,11 @@
 //! An open after an unclean end: one process writes and is killed, the next one opens what it left.
 
-use super::{Plan, Step, expect, milliseconds, put_all};
+use super::{LARGE_MEMTABLE, Plan, Step, expect, milliseconds, put_all};
 use crate::data::{self, Values};
 use crate::engine::{Engine, Reader, Result, Settings};
 use crate::rows::Figures;
 use std::io::Write;
 use std::time::Duration;
-
-/// Large enough that nothing is flushed.
-const MEMTABLE: usize = 1 << 30;
 
 /// More would fill more than one log segment of some engines, and be flushed.
 const ENTRIES_MAX: u64 = 200_000;
@@ -20,7 +17,7 @@ pub(crate) const READY: &str = "ready";
 const WAIT: Duration = Duration::from_secs(120);
 
 pub(super) fn run<E: Engine>(plan: &Plan, figures: &mut Figures) -> Result<()> {
-    let settings = Settings { memtable: MEMTABLE, ..plan.settings("crash") };
+    let settings = Settings { memtable: LARGE_MEMTABLE, ..plan.settings("crash") };
     let entries = plan.entries.min(ENTRIES_MAX);
     let order = data::shuffled(entries, plan.seed);
     if plan.step == Step::FillAndWait {
@@ -36,7 +33,7 @@ pub(super) fn run<E: Engine>(plan: &Plan, figures: &mut Figures) -> Result<()> {
         engine.reader()?.get(&data::key(0), |_| ())?;
         Ok(engine)
     })?;
-    figures.add("crash.open", took);
+    figures.add("crash.open", took)?;
     let mut reader = engine.reader()?;
     let mut there = 0;
     for index in 0..entries {
@@ -45,7 +42,7 @@ pub(super) fn run<E: Engine>(plan: &Plan, figures: &mut Figures) -> Result<()> {
             there += 1;
         }
     }
-    figures.add("crash.there", 100.0 * f64::from(there) / entries as f64);
+    figures.add("crash.there", 100.0 * f64::from(there) / entries as f64)?;
     drop(reader);
     engine.close()
 }

@@ -1,15 +1,19 @@
 //! The workloads, a file for each group, and [`Plan`], what they are told.
 
-mod core;
 pub(crate) mod crash;
+mod fill;
 mod memory;
 mod published;
+mod read;
 mod sync;
+mod values;
+mod work;
 
-use crate::data::{self, Values};
-use crate::engine::{Engine, Reader, Result, Settings};
+use crate::data::{self, Key, Value, Values};
+use crate::engine::{Change, Engine, Reader, Result, Settings};
 use crate::engines::Task;
-use crate::rows::{Figure, Figures, Group, Took};
+use crate::rows::{Figures, Group, Took};
+use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -48,7 +52,13 @@ pub(crate) enum Step {
 }
 
 /// Bytes of the small cache.
-pub(crate) const SMALL_CACHE: usize = 8 << 20;
+const SMALL_CACHE: usize = 8 << 20;
+
+/// Bytes of a memtable that is never full.
+const LARGE_MEMTABLE: usize = 1 << 30;
+
+/// Puts in a batch.
+const BATCH: usize = 500;
 
 impl Plan {
     fn settings(&self, name: &str) -> Settings {
@@ -57,18 +67,20 @@ impl Plan {
 }
 
 impl Task for &Plan {
-    type Output = Vec<Figure>;
+    type Output = ();
 
-    fn run<E: Engine>(self) -> Result<Vec<Figure>> {
-        let mut figures = Figures::default();
+    fn run<E: Engine>(self) -> Result<()> {
+        let figures = &mut Figures;
         match self.group {
-            Group::Published => published::run::<E>(self, &mut figures)?,
-            Group::Core => core::run::<E>(self, &mut figures)?,
-            Group::Sync => sync::run::<E>(self, &mut figures)?,
-            Group::Crash => crash::run::<E>(self, &mut figures)?,
-            Group::Memory => memory::run::<E>(self, &mut figures)?,
+            Group::Published => published::run::<E>(self, figures),
+            Group::Fill => fill::run::<E>(self, figures),
+            Group::Read => read::run::<E>(self, figures),
+            Group::Work => work::run::<E>(self, figures),
+            Group::Values => values::run::<E>(self, figures),
+            Group::Sync => sync::run::<E>(self, figures),
+            Group::Crash => crash::run::<E>(self, figures),
+            Group::Memory => memory::run::<E>(self, figures),
         }
-        Ok(figures.0)
     }
 }
 
@@ -99,8 +111,20 @@ impl Watch {
 
 /// The CPU time of this thread in nanoseconds.
 fn cpu_ns() -> f64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    clock_ns(ClockId::ThreadCPUTime)
+}
+
+fn clock_ns(clock: ClockId) -> f64 {
+    let now = rustix::time::clock_gettime(clock);
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+}
+
+/// The number in a line of a file about this process.
+fn about_self(file: &str, line: &str) -> Result<f64> {
+    let text = std::fs::read_to_string(Path::new("/proc/self").join(file))?;
+    let found =
+        text.lines().find_map(|found| found.strip_prefix(line)).ok_or("no such line about the process")?;
+    Ok(found.split_whitespace().next().ok_or("an empty line about the process")?.parse()?)
 }
 
 /// Milliseconds of `run`, and what it returns.
@@ -127,6 +151,23 @@ fn put_all<E: Engine>(engine: &E, values: &Values, order: &[u32], generation: u3
         }
         Ok(())
     })
+}
+
+/// Puts every key of `order` in generation 0, in batches; the making of a batch's bytes is not measured.
+fn put_batches<E: Engine>(engine: &E, values: &Values, order: &[u32]) -> Result<Took> {
+    let (mut wall, mut cpu) = (0.0, 0.0);
+    for chunk in order.chunks(BATCH) {
+        let entries: Vec<(Key, Value)> =
+            chunk.iter().map(|&index| (data::key(index.into()), values.value(index.into(), 0))).collect();
+        let batch: Vec<Change<'_>> =
+            entries.iter().map(|(key, value)| (&key[..], Some(&value[..]))).collect();
+        let watch = Watch::start();
+        engine.write(&batch)?;
+        let took = watch.per(order.len() as f64);
+        wall += took.wall;
+        cpu += took.cpu.unwrap_or_default();
+    }
+    Ok(Took { wall, cpu: Some(cpu) })
 }
 
 /// Gets every key of `order`, and checks the values.

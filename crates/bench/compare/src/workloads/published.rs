@@ -1,13 +1,12 @@
 //! The rows that other projects publish: 2,000 keys `k00000` to `k01999`, values of 64 bytes.
 
-use super::{Plan, expect, median, per_operation, remove};
+use super::{BATCH, Plan, expect, median, per_operation, remove};
 use crate::data::{self, Values};
-use crate::engine::{Direction, Engine, Reader, Result, Settle};
+use crate::engine::{Change, Direction, Engine, Reader, Result, Settle};
 use crate::rows::{Figures, Took};
 
 const ENTRIES: u64 = 2_000;
 const VALUE_LEN: usize = 64;
-const BATCH: usize = 500;
 /// Databases that are filled, for the median of them.
 const FILLS: usize = 15;
 /// Times that all keys are asked for.
@@ -22,8 +21,8 @@ pub(super) fn run<E: Engine>(plan: &Plan, figures: &mut Figures) -> Result<()> {
         .collect();
     let order = data::shuffled(ENTRIES, plan.seed);
 
-    figures.add("p.put", fills::<E>(plan, |engine| put_all(engine, &entries))?);
-    figures.add("p.batch", fills::<E>(plan, |engine| batches(engine, &entries))?);
+    figures.add("p.put", fills::<E>(plan, |engine| put_all(engine, &entries))?)?;
+    figures.add("p.batch", fills::<E>(plan, |engine| batches(engine, &entries))?)?;
     gets::<E>(plan, figures, &entries, &order)?;
     scan::<E>(plan, figures, &entries)
 }
@@ -48,8 +47,8 @@ fn put_all<E: Engine>(engine: &E, entries: &[Entry]) -> Result<()> {
 
 fn batches<E: Engine>(engine: &E, entries: &[Entry]) -> Result<()> {
     for chunk in entries.chunks(BATCH) {
-        let batch: Vec<(&[u8], &[u8])> = chunk.iter().map(|(key, value)| (&key[..], &value[..])).collect();
-        engine.batch(&batch)?;
+        let batch: Vec<Change<'_>> = chunk.iter().map(|(key, value)| (&key[..], Some(&value[..]))).collect();
+        engine.write(&batch)?;
     }
     Ok(())
 }
@@ -58,14 +57,14 @@ fn gets<E: Engine>(plan: &Plan, figures: &mut Figures, entries: &[Entry], order:
     let settings = plan.settings("published-get");
     let engine = E::open(&settings)?;
     put_all(&engine, entries)?;
-    figures.add("p.get.memtable", get_all(&engine, entries, order)?);
+    figures.add("p.get.memtable", get_all(&engine, entries, order)?)?;
     if engine.settle(Settle::FirstLevel)? {
-        figures.add("p.get.l0", get_all(&engine, entries, order)?);
+        figures.add("p.get.l0", get_all(&engine, entries, order)?)?;
     }
     if engine.settle(Settle::LastLevel)? {
-        figures.add("p.get.bottom", get_all(&engine, entries, order)?);
+        figures.add("p.get.bottom", get_all(&engine, entries, order)?)?;
     }
-    figures.add("p.miss", misses(&engine, entries, order)?);
+    figures.add("p.miss", misses(&engine, entries, order)?)?;
     engine.close()?;
     remove(&settings.dir)
 }
@@ -127,7 +126,7 @@ fn scan<E: Engine>(plan: &Plan, figures: &mut Figures, entries: &[Entry]) -> Res
     pass()?;
     let took = per_operation(PASSES * ENTRIES, || (0..PASSES).try_for_each(|_| pass()))?;
     if settled {
-        figures.add("p.scan", took);
+        figures.add("p.scan", took)?;
     }
     drop(reader);
     engine.close()?;

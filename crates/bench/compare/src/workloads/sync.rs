@@ -6,8 +6,8 @@ use crate::engine::{Engine, Reader, Result, Settings};
 use crate::rows::Figures;
 
 pub(super) fn run<E: Engine>(plan: &Plan, figures: &mut Figures) -> Result<()> {
-    figures.add("sync.1", fill::<E>(plan, 1, plan.synced)?);
-    figures.add("sync.8", fill::<E>(plan, 8, plan.synced / 2)?);
+    figures.add("sync.1", fill::<E>(plan, 1, plan.synced)?)?;
+    figures.add("sync.8", fill::<E>(plan, 8, plan.synced / 2)?)?;
     Ok(())
 }
 

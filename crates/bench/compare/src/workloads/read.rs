@@ -1,18 +1,15 @@
-//! The workloads over many entries of 16 + 100 bytes, named as in `db_bench`.
+//! Reads of many entries of 16 + 100 bytes, named as in `db_bench`.
 //!
-//! One database is filled in a random order (generation 0), overwritten in another (generation 1), compacted, read in
-//! every way, written by one thread while another reads (generation 2), and emptied key by key.
+//! One database is filled in a random order in batches (generation 0), compacted, read in every way, and written by one
+//! thread while another reads (generation 1).
 
-use super::{
-    Plan, SMALL_CACHE, Watch, expect, get_all, marks, milliseconds, per_operation, put_all, remove, size,
-};
-use crate::data::{self, Key, Rng, Value, Values};
-use crate::engine::{Direction, Engine, Family, Reader, Result, Settings, Settle};
+use super::{Plan, SMALL_CACHE, Watch, expect, get_all, marks, per_operation, put_batches, remove};
+use crate::data::{self, Key, Rng, Values};
+use crate::engine::{Direction, Engine, Reader, Result, Settings, Settle};
 use crate::rows::{Figures, Took};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const BATCH: usize = 500;
 const MULTI_GET: usize = 256;
 /// Gets after which the reader beside a writer takes a newer state.
 const READER_AGE: usize = 100;
@@ -24,87 +21,36 @@ pub(super) fn run<E: Engine>(plan: &Plan, figures: &mut Figures) -> Result<()> {
     let order = data::shuffled(plan.entries, plan.seed);
     let other = data::shuffled(plan.entries, plan.seed + 1);
 
-    fill_sequentially::<E>(plan, figures, &values)?;
-    fill_in_batches::<E>(plan, figures, &values, &order)?;
-
-    let settings = plan.settings("core");
+    let settings = plan.settings("read");
     let engine = E::open(&settings)?;
-    figures.add("fillrandom", put_all(&engine, &values, &order, 0)?);
-    figures.add("read.filled", get_all(&mut engine.reader()?, &other, 0)?);
-    figures.add("overwrite", put_all(&engine, &values, &other, 1)?);
-    engine.close()?;
-    figures.add("size.filled", size(&settings.dir)?);
-
-    let (took, engine) = milliseconds(|| E::open(&settings))?;
-    figures.add("open.clean", took);
-    let took = per_operation(plan.entries, || engine.settle(Settle::LastLevel).map(drop))?;
-    if E::FAMILY == Family::Lsm {
-        // Others than the calling thread do the work.
-        figures.add("compact", took.wall);
-    }
+    put_batches(&engine, &values, &order)?;
+    engine.settle(Settle::LastLevel)?;
     reads(plan, figures, &engine, &order)?;
     engine.close()?;
-    figures.add("size.compacted", size(&settings.dir)?);
 
     let engine = E::open(&Settings { cache: SMALL_CACHE, ..settings.clone() })?;
-    get_all(&mut engine.reader()?, &other, 1)?;
-    figures.add("read.small", get_all(&mut engine.reader()?, &order, 1)?);
+    get_all(&mut engine.reader()?, &other, 0)?;
+    figures.add("read.small", get_all(&mut engine.reader()?, &order, 0)?)?;
     engine.close()?;
 
     let engine = E::open(&settings)?;
-    get_all(&mut engine.reader()?, &other, 1)?;
+    get_all(&mut engine.reader()?, &other, 0)?;
     read_while_writing(figures, &engine, &values, &order, &other)?;
-    figures.add("delete", delete_all(&engine, &order)?);
-    let left = engine.reader()?.scan(None, Direction::Forward, usize::MAX, |_, _| {})?;
-    expect("a scan after all deletes", left, 0)?;
     engine.close()?;
     remove(&settings.dir)
 }
 
-fn fill_sequentially<E: Engine>(plan: &Plan, figures: &mut Figures, values: &Values) -> Result<()> {
-    let settings = plan.settings("core-fillseq");
-    let engine = E::open(&settings)?;
-    let order: Vec<u32> = (0..plan.entries as u32).collect();
-    figures.add("fillseq", put_all(&engine, values, &order, 0)?);
-    engine.close()?;
-    remove(&settings.dir)
-}
-
-fn fill_in_batches<E: Engine>(
-    plan: &Plan,
-    figures: &mut Figures,
-    values: &Values,
-    order: &[u32],
-) -> Result<()> {
-    let settings = plan.settings("core-batch");
-    let engine = E::open(&settings)?;
-    let (mut wall, mut cpu) = (0.0, 0.0);
-    for chunk in order.chunks(BATCH) {
-        let entries: Vec<(Key, Value)> =
-            chunk.iter().map(|&index| (data::key(index.into()), values.value(index.into(), 0))).collect();
-        let batch: Vec<(&[u8], &[u8])> = entries.iter().map(|(key, value)| (&key[..], &value[..])).collect();
-        let watch = Watch::start();
-        engine.batch(&batch)?;
-        let took = watch.per(plan.entries as f64);
-        wall += took.wall;
-        cpu += took.cpu.unwrap_or_default();
-    }
-    figures.add("batch", Took { wall, cpu: Some(cpu) });
-    engine.close()?;
-    remove(&settings.dir)
-}
-
-/// All ways of reading a compacted database in which everything is of generation 1.
+/// All ways of reading a compacted database in which everything is of generation 0.
 fn reads<E: Engine>(plan: &Plan, figures: &mut Figures, engine: &E, order: &[u32]) -> Result<()> {
     let mut reader = engine.reader()?;
-    get_all(&mut reader, order, 1)?;
-    figures.add("read.warm", get_all(&mut reader, order, 1)?);
-    figures.add("read.missing", misses(&mut reader, order)?);
-    figures.add("multiget", multi_get(&mut reader, order)?);
-    figures.add("readseq", scan(&mut reader, plan.entries, Direction::Forward)?);
-    figures.add("readreverse", scan(&mut reader, plan.entries, Direction::Reverse)?);
-    figures.add("seek10", seek(&mut reader, plan, 10, 20_000)?);
-    figures.add("seek100", seek(&mut reader, plan, 100, 5_000)?);
+    get_all(&mut reader, order, 0)?;
+    figures.add("read.warm", get_all(&mut reader, order, 0)?)?;
+    figures.add("read.missing", misses(&mut reader, order)?)?;
+    figures.add("multiget", multi_get(&mut reader, order)?)?;
+    figures.add("readseq", scan(&mut reader, plan.entries, Direction::Forward)?)?;
+    figures.add("readreverse", scan(&mut reader, plan.entries, Direction::Reverse)?)?;
+    figures.add("seek10", seek(&mut reader, plan, 10, 20_000)?)?;
+    figures.add("seek100", seek(&mut reader, plan, 100, 5_000)?)?;
     Ok(())
 }
 
@@ -133,7 +79,7 @@ fn multi_get<R: Reader>(reader: &mut R, order: &[u32]) -> Result<Took> {
         }
         Ok(())
     })?;
-    expect("multi_get", (found, sum), (order.len(), marks(order, 1)))?;
+    expect("multi_get", (found, sum), (order.len(), marks(order, 0)))?;
     Ok(took)
 }
 
@@ -141,7 +87,7 @@ fn multi_get<R: Reader>(reader: &mut R, order: &[u32]) -> Result<Took> {
 fn scan<R: Reader>(reader: &mut R, entries: u64, direction: Direction) -> Result<Took> {
     let check_entry =
         |sum: u64, key: &[u8], check: u64| data::fold(data::fold(sum, data::key_check(key)), check);
-    let expected = |sum: u64, index: u64| check_entry(sum, &data::key(index), data::mark(index, 1));
+    let expected = |sum: u64, index: u64| check_entry(sum, &data::key(index), data::mark(index, 0));
     let expected = match direction {
         Direction::Forward => (0..entries).fold(0, expected),
         Direction::Reverse => (0..entries).rev().fold(0, expected),
@@ -177,7 +123,7 @@ fn seek<R: Reader>(reader: &mut R, plan: &Plan, limit: u64, seeks: u64) -> Resul
         Ok(())
     })?;
     let seen = starts.iter().flat_map(|&start| start..start + limit);
-    let expected = seen.fold(0u64, |sum, index| sum.wrapping_add(data::mark(index, 1)));
+    let expected = seen.fold(0u64, |sum, index| sum.wrapping_add(data::mark(index, 0)));
     expect("seeks", (count as u64, sum), (seeks * limit, expected))?;
     Ok(took)
 }
@@ -197,8 +143,8 @@ fn read_while_writing<E: Engine>(
         done.store(true, Ordering::Relaxed);
         (read, writer.join())
     });
-    figures.add("rww.get", read?);
-    figures.add("rww.put", written.map_err(|_| "the writer panicked")??);
+    figures.add("rww.get", read?)?;
+    figures.add("rww.put", written.map_err(|_| "the writer panicked")??)?;
     Ok(())
 }
 
@@ -209,7 +155,7 @@ fn write_until<E: Engine>(engine: &E, values: &Values, order: &[u32], done: &Ato
         if done.load(Ordering::Relaxed) {
             break;
         }
-        engine.put(&data::key(index.into()), &values.value(index.into(), 2))?;
+        engine.put(&data::key(index.into()), &values.value(index.into(), 1))?;
         count += 1;
     }
     Ok(watch.per(f64::from(count)))
@@ -224,7 +170,7 @@ fn read_beside<E: Engine>(engine: &E, order: &[u32]) -> Result<Took> {
             let index = u64::from(index);
             let check = reader.get(&data::key(index), data::check)?;
             let right =
-                check.is_some_and(|check| check == data::mark(index, 1) || check == data::mark(index, 2));
+                check.is_some_and(|check| check == data::mark(index, 0) || check == data::mark(index, 1));
             wrong += u64::from(!right);
             count += 1;
         }
@@ -235,10 +181,4 @@ fn read_beside<E: Engine>(engine: &E, order: &[u32]) -> Result<Took> {
     let took = watch.per(f64::from(count));
     expect("gets beside a writer", wrong, 0)?;
     Ok(took)
-}
-
-fn delete_all<E: Engine>(engine: &E, order: &[u32]) -> Result<Took> {
-    per_operation(order.len() as u64, || {
-        order.iter().try_for_each(|&index| engine.delete(&data::key(index.into())))
-    })
 }
