@@ -109,9 +109,9 @@ impl Store for Esker {
         let level0 = stats.levels.first();
         Inside {
             level0: level0.map(|level| level.tables),
-            debt: Some(stats.memtable_bytes + level0.map_or(0, |level| level.bytes)),
+            debt: Some(stats.pending_compaction_bytes),
             memory: Some(stats.memtable_bytes + stats.cache_bytes),
-            stalled: Some(stats.stalls.values().map(|stall| stall.total.as_secs_f64()).sum()),
+            stalled: Some(stats.stalls.values().map(|stall| stall.total).sum::<Duration>().as_secs_f64()),
         }
     }
 }

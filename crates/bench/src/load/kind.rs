@@ -23,7 +23,7 @@ pub enum Load {
     Queue,
     /// Gets and puts, as many of each; few keys are asked for most of the time (Zipf, 0.99).
     Zipf,
-    /// Points of 1,000 series; each put beyond a window deletes the oldest point, one in a hundred is followed by a scan
+    /// Points of 500 series; each put beyond a window deletes the oldest point, one in a hundred is followed by a scan
     /// of 100 points.
     #[value(name = "timeseries")]
     TimeSeries,
@@ -32,14 +32,14 @@ pub enum Load {
 }
 
 /// Series of [`Load::TimeSeries`].
-const SERIES: u64 = 1_000;
+const SERIES: u64 = 500;
 /// Points of each that are kept.
-const WINDOW: u64 = 200;
+const WINDOW: u64 = 100;
 /// Keys of [`Load::Large`], and the shortest value.
 const LARGE_KEYS: u64 = 200;
 const LARGE_LEN: usize = 128 << 10;
 /// Entries that may wait in the queue.
-const QUEUE_MAX: u64 = 100_000;
+const QUEUE_MAX: u64 = 10_000;
 
 impl Load {
     /// Its name.

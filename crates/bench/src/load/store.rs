@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + S
 pub struct Inside {
     /// Tables of level 0.
     pub level0: Option<u64>,
-    /// Bytes that wait for a flush or a compaction, by the engine's own count.
+    /// Bytes that compactions are yet to rewrite, as the engine estimates it.
     pub debt: Option<u64>,
     /// Bytes of memtables and cache.
     pub memory: Option<u64>,

@@ -3,6 +3,7 @@
 use crate::engine::{Change, Direction, Engine, Reader, Result, Settings, Settle};
 use esker::{Background, Compression, Db, Durability, Options, WriteBatch};
 use esker_bench::load::Inside;
+use std::time::Duration;
 
 pub(crate) struct Esker {
     db: Db,
@@ -62,12 +63,11 @@ impl Engine for Esker {
 
     fn inside(&self) -> Inside {
         let stats = self.db.stats();
-        let debt = stats.memtable_bytes + stats.levels.first().map_or(0, |level| level.bytes);
         Inside {
             level0: stats.levels.first().map(|level| level.tables),
-            debt: Some(debt),
+            debt: Some(stats.pending_compaction_bytes),
             memory: Some(stats.memtable_bytes + stats.cache_bytes),
-            stalled: Some(stats.stalls.values().map(|stall| stall.total.as_secs_f64()).sum()),
+            stalled: Some(stats.stalls.values().map(|stall| stall.total).sum::<Duration>().as_secs_f64()),
         }
     }
 
