@@ -21,7 +21,11 @@ impl Outcome {
     /// Seconds of the intervals in which not one operation ended.
     pub fn seconds_without_progress(&self) -> f64 {
         let stands = |sample: &&Sample| sample.ops.iter().all(|op| op.count == 0);
-        self.samples.iter().filter(stands).map(|sample| sample.seconds).fold(0.0, |sum, seconds| sum + seconds)
+        self.samples
+            .iter()
+            .filter(stands)
+            .map(|sample| sample.seconds)
+            .fold(0.0, |sum, seconds| sum + seconds)
     }
 
     /// Operations a second in the last quarter of the run by those in the first. For a load whose writer starts late
