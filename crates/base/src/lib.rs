@@ -12,6 +12,7 @@ mod hash;
 pub mod iter;
 mod key;
 pub mod planted;
+pub mod points;
 mod slice;
 pub mod sync;
 

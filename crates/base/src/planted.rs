@@ -91,6 +91,10 @@ faults! {
     FileNumberReused => "file-number-reused",
     /// A clean close does not wait for the last flush.
     CloseWithoutFlush => "close-without-flush",
+    /// Those who wait for background work are not told that it has got on.
+    ProgressNotTold => "progress-not-told",
+    /// Two locks are taken in the wrong order.
+    LocksReversed => "locks-reversed",
 }
 
 #[cfg(feature = "planted")]

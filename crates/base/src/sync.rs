@@ -12,6 +12,16 @@ use loom::sync as imp;
 #[cfg(all(feature = "shuttle", not(feature = "loom")))]
 use shuttle::sync as imp;
 
+/// Threads of the same source: how to start them, and how to give way.
+#[cfg(all(not(feature = "loom"), not(feature = "shuttle")))]
+pub use std::thread;
+
+#[cfg(feature = "loom")]
+pub use loom::thread;
+
+#[cfg(all(feature = "shuttle", not(feature = "loom")))]
+pub use shuttle::thread;
+
 pub use imp::atomic;
 pub use imp::{Arc, MutexGuard};
 
@@ -59,8 +69,9 @@ impl Condvar {
         self.0.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The same for at most `timeout`. For background housekeeping only, never in the commit path.
-    #[cfg(all(not(feature = "loom"), not(feature = "shuttle")))]
+    /// The same for at most `timeout`. For background housekeeping only, never in the commit path. With shuttle the time
+    /// never comes, so that nothing which a model shows to go on owes it to a timeout.
+    #[cfg(not(feature = "loom"))]
     pub fn wait_timeout<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,

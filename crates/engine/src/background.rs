@@ -10,6 +10,7 @@ use crate::flush::FlushJob;
 use crate::scheduler::BackgroundWork;
 use crate::state::State;
 use crate::{Background, Error, Result};
+use esker_base::points;
 use std::panic::AssertUnwindSafe;
 
 /// Entries that one step of a job handles: about a millisecond of work.
@@ -108,6 +109,7 @@ impl Core {
                 return Ok(());
             }
             Ok(JobStep::Done) => {
+                points::here(points::Point::JobDone);
                 self.job_succeeded(&job);
                 Ok(())
             }

@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::state::ManualRequest;
 use crate::{Error, Result};
-use esker_base::{FileNumber, planted};
+use esker_base::{FileNumber, planted, points};
 use esker_manifest::VersionEdit;
 
 impl Core {
@@ -116,9 +116,12 @@ impl Core {
         }
         // A `resume` that is under way may end; it must not write when the lock file is given back.
         drop(self.resuming.lock());
+        points::here(points::Point::Closing);
         let waits = clean && !planted::is(planted::Fault::CloseWithoutFlush);
         let flushed = if waits { self.flush_last() } else { Ok(()) };
+        points::here(points::Point::ClosingFlushed);
         self.stop_background();
+        points::here(points::Point::ClosingStopped);
         self.drop_paused_jobs();
         let result = flushed.and_then(|()| if clean { self.end_files() } else { self.leave_files() });
         self.sweep();

@@ -21,7 +21,7 @@
 
 use crate::{Durability, Error, Result};
 use esker_base::sync::atomic::{AtomicU64, Ordering};
-use esker_base::sync::{Arc, Condvar, Mutex};
+use esker_base::sync::{Arc, Condvar, Mutex, thread};
 use esker_base::{SequenceNumber, planted};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -171,7 +171,7 @@ impl CommitQueue {
                     return;
                 }
             }
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
 

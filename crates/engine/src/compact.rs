@@ -9,7 +9,7 @@ use crate::sources::{Child, LevelSource};
 use crate::state::{ManualRequest, State};
 use crate::table_cache::TableHandle;
 use crate::{Error, Result};
-use esker_base::{ConcatIterator, FileKind, FileNumber, KeyspaceId, MergingIterator, planted};
+use esker_base::{ConcatIterator, FileKind, FileNumber, KeyspaceId, MergingIterator, planted, points};
 use esker_compaction::{
     Compaction, CompactionJob, CompactionPicker, LeveledOptions, LeveledPicker, ManualCompaction, ManualPick,
     OutputRange, PickInput, RewriteStats, Step,
@@ -226,10 +226,13 @@ impl CompactJob {
         let job = match &mut self.job {
             Some(job) => job,
             None => {
+                points::here(points::Point::CompactionPlanned);
+                let stripes = core.snapshots.stripes(&core.visible);
+                points::here(points::Point::CompactionCaptured);
                 let job = CompactionJob::compaction(
                     self.input()?,
                     &self.compaction,
-                    core.snapshots.stripes(&core.visible),
+                    stripes,
                     &core.shape,
                 );
                 self.job.insert(job)
@@ -272,9 +275,11 @@ impl CompactJob {
     }
 
     fn install(&mut self, core: &Core) -> Result<()> {
+        points::here(points::Point::TablesMade);
         if !self.made.finished.is_empty() {
             sync_dir(core.components.vfs.as_ref(), &core.dir)?;
         }
+        points::here(points::Point::TablesNamed);
         let mut edit = VersionEdit::new();
         self.compaction.record(self.keyspace, &mut edit);
         for table in &self.made.finished {
@@ -293,6 +298,7 @@ impl CompactJob {
                 manual.progress.completed(&self.compaction);
             }
         })?;
+        points::here(points::Point::Installed);
         self.report(core);
         Ok(())
     }

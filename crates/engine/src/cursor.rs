@@ -18,7 +18,7 @@ use crate::sources::Child;
 use crate::super_version::SuperVersion;
 use crate::{Error, Result};
 use esker_base::{
-    InternalIterator, InternalKeyRef, MergingIterator, SequenceNumber, Slice, ValueKind, planted,
+    InternalIterator, InternalKeyRef, MergingIterator, SequenceNumber, Slice, ValueKind, planted, points,
 };
 use std::ops::Bound;
 use std::sync::Arc;
@@ -119,11 +119,13 @@ impl Cursor {
         let seq = if planted::is(planted::Fault::SequenceBeforePicture) {
             let early = seq.unwrap_or_else(|| handle.visible.load());
             planted::pause();
+            points::here(points::Point::CursorPictured);
             Some(early)
         } else {
             seq
         };
         let picture = handle.super_version.load_full();
+        points::here(points::Point::CursorPictured);
         let seq = seq.unwrap_or_else(|| handle.visible.load());
         Self::over(handle, picture, bounds, seq)
     }

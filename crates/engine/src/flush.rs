@@ -8,7 +8,7 @@ use crate::sink::{MadeTables, sync_dir};
 use crate::state::State;
 use crate::super_version::Generation;
 use crate::{Error, Result};
-use esker_base::{FileKind, FileNumber, planted};
+use esker_base::{FileKind, FileNumber, planted, points};
 use esker_compaction::{CompactionJob, DeeperTables, Step};
 use esker_manifest::VersionEdit;
 use esker_memtable::MemtableIterator;
@@ -94,15 +94,19 @@ impl FlushJob {
             return;
         }
         let version = Arc::clone(&core.state.lock().keyspaces[position].tables.version);
+        points::here(points::Point::FlushPlanned);
         let stripes = core.snapshots.stripes(&core.visible);
+        points::here(points::Point::FlushCaptured);
         let job = CompactionJob::flush(memtable.iter(), stripes, DeeperTables::below_memtables(&version));
         self.current = Some((position, job));
     }
 
     fn install(&mut self, core: &Core) -> Result<()> {
+        points::here(points::Point::TablesMade);
         if self.outputs.iter().any(|(_, made)| !made.finished.is_empty()) {
             sync_dir(core.components.vfs.as_ref(), &core.dir)?;
         }
+        points::here(points::Point::TablesNamed);
         let next_log = {
             let state = core.state.lock();
             let newer = state.immutables.iter().rev().find(|sealed| sealed.log > self.generation.log);
@@ -132,6 +136,7 @@ impl FlushJob {
             state.obsolete_files.push((FileKind::Wal, generation.log));
             state.retired.push(generation);
         })?;
+        points::here(points::Point::Installed);
         let bytes = self.outputs.iter().map(|(_, made)| made.bytes()).sum();
         core.metrics.flushes.fetch_add(1, Relaxed);
         core.metrics.flushed_bytes.fetch_add(bytes, Relaxed);

@@ -5,13 +5,13 @@
 
 use crate::core::Core;
 use crate::table_cache::TableHandle;
-use esker_base::{FileKind, FileNumber};
+use esker_base::{FileKind, FileNumber, planted, points};
 use std::sync::Arc;
 
 impl Core {
     /// Removes what nobody reads any more. Called in the background, without a lock.
     pub(crate) fn sweep(&self) {
-        if !self.has_leftovers() || self.has_failed() {
+        if !self.has_leftovers() || self.has_failed() || points::log_is_held() {
             return;
         }
         let (tables, files, memtables) = {
@@ -30,6 +30,7 @@ impl Core {
         if files.iter().any(|(kind, _)| *kind == FileKind::Wal) {
             self.close_flushed_segments();
         }
+        points::here(points::Point::Obsolete);
         let retry_tables: Vec<Arc<TableHandle>> =
             tables.into_iter().filter(|table| !self.remove(FileKind::Table, table.meta.number)).collect();
         let retry_files: Vec<(FileKind, FileNumber)> =
@@ -46,8 +47,9 @@ impl Core {
     /// Closes the log segments whose writes are all in tables: as long as one is open, its space does not come back,
     /// and a database that never syncs would keep them all.
     fn close_flushed_segments(&self) {
+        let reversed = planted::is(planted::Fault::LocksReversed).then(|| self.state.lock());
         let mut log = self.log.lock();
-        let oldest_needed = self.state.lock().oldest_log();
+        let oldest_needed = reversed.unwrap_or_else(|| self.state.lock()).oldest_log();
         log.unsynced.retain(|segment| segment.header().number >= oldest_needed);
     }
 

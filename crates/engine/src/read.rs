@@ -5,7 +5,7 @@
 use crate::core::Core;
 use crate::super_version::SuperVersion;
 use crate::{Error, Result};
-use esker_base::{Lookup, MAX_KEY_LEN, SequenceNumber, Slice, ValueKind, key_hash, planted};
+use esker_base::{Lookup, MAX_KEY_LEN, SequenceNumber, Slice, ValueKind, key_hash, planted, points};
 
 impl Core {
     /// The value of `key` as of `seq`, or as of now.
@@ -14,6 +14,7 @@ impl Core {
         self.check_open()?;
         // The picture first, the visible sequence second: the other order misses writes that are flushed in between.
         let picture = self.super_version.load();
+        points::here(points::Point::Pictured);
         let seq = seq.unwrap_or_else(|| self.visible.load());
         self.lookup(&picture, key, seq)
     }
@@ -31,6 +32,7 @@ impl Core {
             return Ok(None);
         }
         let picture = self.super_version.load();
+        points::here(points::Point::Pictured);
         let seq = seq.unwrap_or_else(|| self.visible.load());
         let lookup = Lookup { user_key: key, hash: key_hash(self.tables.hash_seed, key), seq };
         for generation in std::iter::once(&picture.active).chain(&picture.immutables) {
@@ -55,6 +57,7 @@ impl Core {
             return keys.iter().map(|_| Err(error.clone())).collect();
         }
         let picture = self.super_version.load_full();
+        points::here(points::Point::Pictured);
         let seq = seq.unwrap_or_else(|| self.visible.load());
         keys.iter().map(|key| self.lookup(&picture, key.as_ref(), seq)).collect()
     }

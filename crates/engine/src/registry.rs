@@ -4,7 +4,7 @@
 
 use crate::commit::Visible;
 use esker_base::sync::Mutex;
-use esker_base::{SequenceNumber, planted};
+use esker_base::{SequenceNumber, planted, points};
 use esker_compaction::SnapshotStripes;
 use std::collections::BTreeMap;
 
@@ -23,6 +23,7 @@ impl SnapshotRegistry {
     /// Takes a snapshot at the visible number.
     pub(crate) fn take(&self, visible: &Visible) -> SequenceNumber {
         let mut live = self.live.lock();
+        points::here(points::Point::SnapshotTaken);
         let seq = visible.load();
         *live.entry(seq).or_default() += 1;
         seq

@@ -9,7 +9,8 @@ use crate::super_version::Generation;
 use crate::version_set::VersionSet;
 use crate::write::LogEnd;
 use crate::{Error, ErrorKind, Result};
-use esker_base::{FileKind, planted};
+use esker_base::sync::thread;
+use esker_base::{FileKind, planted, points};
 use esker_wal::{LogKind, SegmentHeader};
 use std::sync::Arc;
 
@@ -52,10 +53,12 @@ impl Core {
                 return Err(Error::read_only(cause));
             }
             self.restart_log(&mut self.log.lock())?;
+            points::here(points::Point::LogRestarted);
             self.restart_manifest(&mut self.manifest.lock())?;
             if !planted::is(planted::Fault::ResumedWithoutFlush) {
                 self.flush_all()?;
             }
+            points::here(points::Point::Reflushed);
             self.trust_log(&mut self.log.lock())?;
             self.unlatch();
             self.set_leftovers(true);
@@ -125,7 +128,7 @@ impl Core {
             match job {
                 Some(job) => self.run_step(job)?,
                 // A worker has the flush in hand.
-                None if waiting => std::thread::yield_now(),
+                None if waiting => thread::yield_now(),
                 None => return Ok(()),
             }
         }

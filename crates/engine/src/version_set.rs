@@ -6,7 +6,7 @@
 use crate::core::Core;
 use crate::state::State;
 use crate::{Error, Result};
-use esker_base::{FileKind, FileNumber};
+use esker_base::{FileKind, FileNumber, points};
 use esker_manifest::{ManifestState, ManifestWriter, VersionEdit};
 use std::sync::Arc;
 
@@ -30,7 +30,9 @@ impl Core {
         let mut versions = self.manifest.lock();
         edit.next_file = Some(FileNumber(self.next_file_number()));
         let new = versions.state.apply(&edit)?;
+        points::here(points::Point::EditMade);
         self.log_edit(&mut versions, &edit, &new).inspect_err(|error| self.fail(error))?;
+        points::here(points::Point::EditLogged);
         let mut state = self.state.lock();
         for position in 0..state.keyspaces.len() {
             let id = state.keyspaces[position].id;

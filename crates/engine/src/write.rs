@@ -7,7 +7,7 @@ use crate::commit::{CommitGroup, Request};
 use crate::core::Core;
 use crate::super_version::Generation;
 use crate::{Durability, Error, Result};
-use esker_base::{BatchReader, ErrorKind, FileKind, MAX_SEQUENCE, SequenceNumber, key_hash, planted};
+use esker_base::{BatchReader, ErrorKind, FileKind, MAX_SEQUENCE, SequenceNumber, key_hash, planted, points};
 use esker_wal::{LogKind, LogWriter, SegmentHeader};
 use std::sync::Arc;
 
@@ -49,6 +49,7 @@ impl Core {
         let writes = group.iter().any(|request| request.count > 0);
         let mut may_seal = false;
         let (rotated, result) = loop {
+            points::here(points::Point::Admitted);
             let mut log = self.log.lock();
             self.check_writable()?;
             let full = writes && self.is_full(&log);
@@ -91,13 +92,16 @@ impl Core {
             self.visible.publish(log.last_seq + count);
             planted::pause();
         }
+        points::here(points::Point::Logged);
         let mut seq = first;
         for request in group {
             // A failure here is a bug: the operations were checked before they were logged.
             seq = self.apply(&log.active, request, seq).inspect_err(|error| self.fail(error))?;
         }
+        points::here(points::Point::Applied);
         log.last_seq += count;
         self.visible.publish(log.last_seq);
+        points::here(points::Point::Published);
         self.metrics.committed(group.len() as u64, count);
         Ok(())
     }
@@ -138,6 +142,7 @@ impl Core {
                 self.visible.publish(seq);
                 planted::pause();
             }
+            points::here(points::Point::Inserted);
             seq += 1;
         }
         Ok(seq)
@@ -159,6 +164,7 @@ impl Core {
         log.record_skip()?;
         // What the flush says stands: after a clean cut the group is certainly not in the log.
         log.writer.flush()?;
+        points::here(points::Point::Unsynced);
         log.writer.sync().map_err(unknown)?;
         self.set_log_durable(log.writer.durable_sequence());
         Ok(())
@@ -167,6 +173,9 @@ impl Core {
     /// Hands what `Durability::Memory` writes have left in the buffer to the operating system. Idle background threads
     /// call this twice a second.
     pub(crate) fn flush_log_buffer(&self) {
+        if points::log_is_held() {
+            return;
+        }
         let mut log = self.log.lock();
         if log.writer.buffered() > 0 && self.check_writable().is_ok() {
             let flushed = log.record_skip().and_then(|()| log.writer.flush());
@@ -185,11 +194,13 @@ impl Core {
         let previous = log.writer.end();
         let header = SegmentHeader { kind: LogKind::Wal, store_id: self.tables.store_id, number, previous };
         let writer = self.create_segment(header, log.writer.durable_sequence())?;
+        points::here(points::Point::SegmentMade);
         let memtable_size = self.options.effective_memtable_size();
         let fresh = Generation::new(number, self.tables.hash_seed, log.active.memtables.len(), memtable_size);
         let sealed = std::mem::replace(&mut log.active, fresh);
         sealed.seal(log.last_seq);
         log.unsynced.push(std::mem::replace(&mut log.writer, writer));
+        points::here(points::Point::Sealed);
         let mut state = self.state.lock();
         state.immutables.insert(0, sealed);
         state.active = Arc::clone(&log.active);

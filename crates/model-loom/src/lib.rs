@@ -10,7 +10,7 @@
 extern crate self as esker_base;
 
 pub use esker::{Durability, Error, Result};
-pub use real_base::{SequenceNumber, planted};
+pub use real_base::{SequenceNumber, planted, points};
 
 #[path = "../../base/src/sync.rs"]
 #[allow(dead_code, reason = "not everything in it is modelled")]

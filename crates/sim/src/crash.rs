@@ -55,6 +55,7 @@ pub const CRASH: Harness = Harness {
         "flushed",
         "rewritten",
     ],
+    part_demands: &[],
     demand_after: 400,
     case,
 };

@@ -48,6 +48,7 @@ pub const ERROR: Harness = Harness {
         "resumed",
         "reopened",
     ],
+    part_demands: &[],
     demand_after: 60,
     case,
 };

@@ -35,6 +35,7 @@ pub const FLIPS: Harness = Harness {
         "closed store",
         "point in time",
     ],
+    part_demands: &[],
     demand_after: 20,
     case,
 };

@@ -32,6 +32,7 @@ pub const FULL: Harness = Harness {
         "resumed by itself",
         "reopened",
     ],
+    part_demands: &[],
     demand_after: 200,
     case,
 };

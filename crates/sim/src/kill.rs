@@ -22,6 +22,7 @@ pub const KILL: Harness = Harness {
     unit: "kill",
     parts: &["kill"],
     demands: &["kill", "acknowledged", "killed before the first acknowledgement", "checked"],
+    part_demands: &[],
     demand_after: 20,
     case,
 };

@@ -74,6 +74,8 @@ pub struct Harness {
     pub parts: &'static [&'static str],
     /// What must have been counted, each at least once.
     pub demands: &'static [&'static str],
+    /// What a part must have counted besides, with the part's name.
+    pub part_demands: &'static [(&'static str, &'static [&'static str])],
     /// Cases after which that is demanded.
     pub demand_after: u64,
     /// Tries a case.
@@ -219,12 +221,16 @@ pub fn run(harness: &Harness, settings: &Settings) -> Outcome {
         worker();
     });
     let (cases, coverage, failure) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let demanded = if cases >= harness.demand_after && settings.part.is_none() && settings.preset.is_none() {
-        harness.demands
+    let missing = if cases >= harness.demand_after && settings.preset.is_none() {
+        let part = settings.part.as_deref();
+        let of_parts = harness.part_demands.iter().filter(|(name, _)| part.is_none_or(|part| part == *name));
+        let of_all = if part.is_none() { harness.demands } else { &[] };
+        let demanded: Vec<&'static str> =
+            of_parts.flat_map(|(_, names)| names.iter()).chain(of_all).copied().collect();
+        coverage.missing(&demanded)
     } else {
-        &[]
+        Vec::new()
     };
-    let missing = coverage.missing(demanded);
     Outcome { cases, coverage, failure, missing, took: start.elapsed() }
 }
 

@@ -15,10 +15,14 @@ pub mod lab;
 pub mod model;
 pub mod patch;
 pub mod planted;
+#[cfg(feature = "points")]
+pub mod points;
 pub mod preset;
 pub mod schedule;
 pub mod scheduler;
 pub mod session;
+#[cfg(feature = "points")]
+pub mod timeline;
 
 use lab::Harness;
 

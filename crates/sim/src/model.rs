@@ -62,6 +62,7 @@ pub const MODEL: Harness = Harness {
         "background steps",
         "waits",
     ],
+    part_demands: &[],
     demand_after: 300,
     case: model,
 };
@@ -83,6 +84,7 @@ pub const METAMORPHIC: Harness = Harness {
         "compact",
         "level 6",
     ],
+    part_demands: &[],
     demand_after: 100,
     case: metamorphic,
 };

@@ -3,7 +3,8 @@
 //! `clients`: several logical clients on one thread, with background work between any two of their operations as a seed
 //! chooses; every answer is compared with the model. `threads`: real writers, readers and background threads over a disk
 //! that dawdles at random, and that in some cases fails once; each batch writes the same number under several keys, so
-//! that half a batch, a lost one and time that runs backwards show.
+//! that half a batch, a lost one and time that runs backwards show. `points` and `pairs`, in a build with the feature
+//! `points`: see `points.rs`.
 
 #![allow(clippy::disallowed_methods, reason = "real threads, and pauses that widen races")]
 
@@ -27,7 +28,8 @@ use crate::session::{ModelSession, Session, assert_sound, content, difference};
 pub const SCHEDULE: Harness = Harness {
     name: "schedule",
     unit: "schedule",
-    parts: &["clients", "clients", "clients", "threads"],
+    parts: PARTS,
+    part_demands: PART_DEMANDS,
     demands: &[
         "put",
         "delete",
@@ -51,9 +53,26 @@ pub const SCHEDULE: Harness = Harness {
     case,
 };
 
+#[cfg(not(feature = "points"))]
+const PARTS: &[&str] = &["clients", "clients", "clients", "threads"];
+#[cfg(feature = "points")]
+const PARTS: &[&str] = &["clients", "points", "points", "pairs", "threads"];
+
+#[cfg(not(feature = "points"))]
+const PART_DEMANDS: &[(&str, &[&str])] = &[];
+#[cfg(feature = "points")]
+const PART_DEMANDS: &[(&str, &[&str])] = &[("points", esker_base::points::Point::DEMANDS)];
+
 fn case(case: &mut Case<'_>) {
     case.coverage.hit("schedule");
-    if case.part == "threads" { threads(case) } else { clients(case) }
+    match case.part {
+        #[cfg(feature = "points")]
+        "points" => crate::points::points(case),
+        #[cfg(feature = "points")]
+        "pairs" => crate::points::pairs(case),
+        "threads" => threads(case),
+        _ => clients(case),
+    }
 }
 
 /// Several clients on one thread.

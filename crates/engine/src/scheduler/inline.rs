@@ -2,8 +2,9 @@
 
 use super::{BackgroundWork, Scheduler, in_use};
 use crate::Result;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::thread;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Does all work at once, on the thread that brings it.
@@ -58,7 +59,7 @@ impl Scheduler for InlineScheduler {
         self.run(work);
         if work.progress() == seen {
             // Another thread does the work.
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
 
@@ -67,7 +68,7 @@ impl Scheduler for InlineScheduler {
     fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         while self.busy.load(Ordering::SeqCst) {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         self.started.store(false, Ordering::SeqCst);
     }

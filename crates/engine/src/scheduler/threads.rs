@@ -2,10 +2,10 @@
 
 use super::{BackgroundWork, Scheduler, in_use};
 use crate::Result;
+use esker_base::sync::thread::{self, JoinHandle};
 use esker_base::sync::{Condvar, Mutex};
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often an idle worker looks for leftovers (files that an iterator has kept) without being called.
@@ -48,7 +48,7 @@ impl ThreadScheduler {
             let work = Arc::downgrade(work);
             let name = format!("esker-{index}");
             // A thread that can't be had is made up for by the others, or by waiting writers.
-            if let Ok(worker) = std::thread::Builder::new().name(name).spawn(move || run(&shared, &work)) {
+            if let Ok(worker) = thread::Builder::new().name(name).spawn(move || run(&shared, &work)) {
                 state.workers.push(worker);
             }
         }
@@ -122,7 +122,7 @@ impl Scheduler for ThreadScheduler {
 
     #[expect(clippy::disallowed_methods, reason = "this is the module that waits")]
     fn delay(&self, duration: Duration) {
-        std::thread::sleep(duration);
+        thread::sleep(duration);
     }
 
     fn stop(&self) {
@@ -133,7 +133,7 @@ impl Scheduler for ThreadScheduler {
         };
         self.shared.work.notify_all();
         self.shared.progress.notify_all();
-        let this = std::thread::current().id();
+        let this = thread::current().id();
         for worker in workers {
             // The last handle may be dropped by a worker itself; it ends after its step.
             if worker.thread().id() != this {
