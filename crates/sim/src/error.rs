@@ -46,6 +46,7 @@ pub const ERROR: Harness = Harness {
         "failed read",
         "failed scan",
         "resumed",
+        "resumed in between",
         "reopened",
     ],
     part_demands: &[],
@@ -70,6 +71,8 @@ struct Plan {
     lossy_syncs: Option<LostData>,
     /// Only reads of tables: they succeed, with one bit wrong.
     table_flips: bool,
+    /// After each error of the log, the database is asked to resume while the fault may still be there.
+    resumes: bool,
 }
 
 /// One run of a workload with a fault in it.
@@ -136,10 +139,14 @@ impl<'a, 'b> Trial<'a, 'b> {
     }
 
     /// Carries out the operations as far as the fault lets it. The database, if it is still open.
-    fn run(&mut self, ops: impl Iterator<Item = Op>) -> Option<Db> {
+    fn run(&mut self, ops: impl Iterator<Item = Op>, resumes: bool) -> Option<Db> {
         let (mut db, mut scheduler) = self.open()?;
         for op in ops {
             scheduler.pump();
+            if resumes && db.background_error().is_some() {
+                let resumed = db.resume().is_ok();
+                self.case.coverage.hit(if resumed { "resumed in between" } else { "failed resume" });
+            }
             match &op {
                 Op::Write(ops, promise) => self.write(&db, ops, *promise),
                 Op::Flush if db.flush().is_ok() => self.history.flushed(),
@@ -323,6 +330,7 @@ fn case(case: &mut Case<'_>) {
         forever: case.part == "for-ever" || ((lossy_syncs || table_flips) && rng.percent(50)),
         lossy_syncs: lossy_syncs.then(|| SHOWN[rng.below(2) as usize]),
         table_flips,
+        resumes: rng.percent(30),
     };
     if let Some(shown) = plan.lossy_syncs {
         case.coverage.hit(&format!("{shown:?}"));
@@ -338,7 +346,7 @@ fn case(case: &mut Case<'_>) {
         let mut trial = Trial::new(case, &setup, lossy_syncs);
         trial.arm(nth, plan);
         let result = attempt(|| {
-            let db = trial.run(ops(seed, count));
+            let db = trial.run(ops(seed, count), plan.resumes);
             if trial.faults.fired() == 0 {
                 // There are no more calls than this.
                 return Ok(false);

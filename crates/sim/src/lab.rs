@@ -74,12 +74,23 @@ pub struct Harness {
     pub parts: &'static [&'static str],
     /// What must have been counted, each at least once.
     pub demands: &'static [&'static str],
-    /// What a part must have counted besides, with the part's name.
-    pub part_demands: &'static [(&'static str, &'static [&'static str])],
+    /// What parts must have counted besides.
+    pub part_demands: &'static [PartDemand],
     /// Cases after which that is demanded.
     pub demand_after: u64,
     /// Tries a case.
     pub case: fn(&mut Case<'_>),
+}
+
+/// What a part of a harness must have counted, each at least once.
+#[derive(Debug)]
+pub struct PartDemand {
+    /// The part.
+    pub part: &'static str,
+    /// The counts.
+    pub demands: &'static [&'static str],
+    /// Cases of the harness after which that is demanded.
+    pub after: u64,
 }
 
 /// One case under way.
@@ -221,17 +232,44 @@ pub fn run(harness: &Harness, settings: &Settings) -> Outcome {
         worker();
     });
     let (cases, coverage, failure) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let missing = if cases >= harness.demand_after && settings.preset.is_none() {
-        let part = settings.part.as_deref();
-        let of_parts = harness.part_demands.iter().filter(|(name, _)| part.is_none_or(|part| part == *name));
-        let of_all = if part.is_none() { harness.demands } else { &[] };
-        let demanded: Vec<&'static str> =
-            of_parts.flat_map(|(_, names)| names.iter()).chain(of_all).copied().collect();
-        coverage.missing(&demanded)
-    } else {
-        Vec::new()
-    };
+    let missing = missing(harness, settings, cases, &coverage);
     Outcome { cases, coverage, failure, missing, took: start.elapsed() }
+}
+
+/// What was demanded of so many cases and never counted.
+fn missing(harness: &Harness, settings: &Settings, cases: u64, coverage: &Coverage) -> Vec<&'static str> {
+    if settings.preset.is_some() {
+        return Vec::new();
+    }
+    let part = settings.part.as_deref();
+    let is_for_all = part.is_none() && cases >= harness.demand_after;
+    let mut demanded = if is_for_all { harness.demands.to_vec() } else { Vec::new() };
+    let of_parts = harness.part_demands.iter();
+    for one in of_parts.filter(|one| part.is_none_or(|part| part == one.part) && cases >= one.after) {
+        demanded.extend_from_slice(one.demands);
+    }
+    coverage.missing(&demanded)
+}
+
+/// Runs cases of a harness from `settings.seed` on until so many of its units were counted, for tests. What they covered.
+///
+/// # Panics
+///
+/// When a case fails, and when something of `demands` was never reached.
+pub fn run_units(harness: &Harness, settings: &Settings, units: u64, demands: &[&str]) -> Coverage {
+    let mut coverage = Coverage::default();
+    let mut settings = Settings { count: Some(4), seconds: None, ..settings.clone() };
+    while coverage.get(harness.unit) < units {
+        let outcome = run(harness, &settings);
+        if let Some(failure) = outcome.failure {
+            panic!("{failure}");
+        }
+        coverage.merge(&outcome.coverage);
+        settings.seed += 4;
+    }
+    println!("{} up to seed {}: {coverage}", harness.name, settings.seed);
+    coverage.demand(demands);
+    coverage
 }
 
 fn part_of(harness: &Harness, settings: &Settings, seed: u64) -> &'static str {

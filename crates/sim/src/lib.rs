@@ -23,6 +23,8 @@ pub mod scheduler;
 pub mod session;
 #[cfg(feature = "points")]
 pub mod timeline;
+#[cfg(feature = "points")]
+mod world;
 
 use lab::Harness;
 

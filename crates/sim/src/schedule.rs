@@ -20,7 +20,7 @@ use esker_base::SplitMix64;
 use esker_testkit::{KeySpace, Mix, Workload};
 
 use crate::disk::Disk;
-use crate::lab::{Case, Harness};
+use crate::lab::{Case, Harness, PartDemand};
 use crate::scheduler::{Pace, SimScheduler};
 use crate::session::{ModelSession, Session, assert_sound, content, difference};
 
@@ -59,9 +59,10 @@ const PARTS: &[&str] = &["clients", "clients", "clients", "threads"];
 const PARTS: &[&str] = &["clients", "points", "points", "pairs", "threads"];
 
 #[cfg(not(feature = "points"))]
-const PART_DEMANDS: &[(&str, &[&str])] = &[];
+const PART_DEMANDS: &[PartDemand] = &[];
 #[cfg(feature = "points")]
-const PART_DEMANDS: &[(&str, &[&str])] = &[("points", esker_base::points::Point::DEMANDS)];
+const PART_DEMANDS: &[PartDemand] =
+    &[PartDemand { part: "points", demands: esker_base::points::Point::DEMANDS, after: 4_000 }];
 
 fn case(case: &mut Case<'_>) {
     case.coverage.hit("schedule");
@@ -98,7 +99,7 @@ fn clients(case: &mut Case<'_>) {
     let mut workloads: Vec<Workload> = (0..count)
         .map(|client| Workload::new(case.seed ^ ((client as u64) << 50), keys.clone(), mix.clone()))
         .collect();
-    for number in 0..case.ops(400) {
+    for number in 0..case.ops(100) {
         // A client often goes on for a while.
         let client = rng.below(count as u64) as usize;
         for _ in 0..1 + rng.below(4) {

@@ -19,7 +19,7 @@ pub type Entry = Option<(Vec<u8>, Vec<u8>)>;
 pub type Answer = Vec<Entry>;
 
 /// More snapshots than this are not held by one client.
-const SNAPSHOTS_MAX: usize = 12;
+pub const SNAPSHOTS_MAX: usize = 12;
 
 /// What a promise means as options of a write.
 pub fn write_options(promise: Promise) -> WriteOptions {
@@ -39,17 +39,20 @@ pub fn write(db: &Db, ops: &[WriteOp], promise: Promise) -> esker::Result<()> {
     match ops {
         [WriteOp::Put(key, value)] => db.put_with(key, value, &options),
         [WriteOp::Delete(key)] => db.delete_with(key, &options),
-        _ => {
-            let mut batch = WriteBatch::new();
-            for op in ops {
-                match op {
-                    WriteOp::Put(key, value) => batch.put(key, value),
-                    WriteOp::Delete(key) => batch.delete(key),
-                };
-            }
-            db.write_with(batch, &options)
-        }
+        _ => db.write_with(batch(ops), &options),
     }
+}
+
+/// Operations as a batch.
+pub fn batch(ops: &[WriteOp]) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    for op in ops {
+        match op {
+            WriteOp::Put(key, value) => batch.put(key, value),
+            WriteOp::Delete(key) => batch.delete(key),
+        };
+    }
+    batch
 }
 
 /// The bounds of a range, borrowed.
@@ -385,7 +388,7 @@ pub fn short(bytes: &[u8]) -> String {
     if bytes.len() > 40 { format!("{text}.. ({} bytes)", bytes.len()) } else { text }
 }
 
-/// The content of a database: a scan forward, with which a scan backward and a get of each key must agree.
+/// The content of a database: a scan forward, with which a scan backward and a get of each key must agree (SN15).
 ///
 /// # Errors
 ///

@@ -86,6 +86,16 @@ fn cases_are_functions_of_their_seeds() {
     assert_eq!(covered(), covered());
 }
 
+/// Every point is come to and interrupted, and nothing is found there.
+#[test]
+#[cfg(feature = "points")]
+fn points() {
+    let (good, text) = sim(&["schedule", "--part", "points", "--count", "4000", "--jobs", "2"]);
+    assert!(good, "{text}");
+    let (good, text) = sim(&["schedule", "--part", "pairs", "--seconds", &variable("ESKER_SIM_SECONDS", 4)]);
+    assert!(good, "{text}");
+}
+
 /// A build without the feature has no faults to plant, and says so.
 #[test]
 #[cfg(not(feature = "planted"))]
