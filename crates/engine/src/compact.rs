@@ -229,12 +229,7 @@ impl CompactJob {
                 points::here(points::Point::CompactionPlanned);
                 let stripes = core.snapshots.stripes(&core.visible);
                 points::here(points::Point::CompactionCaptured);
-                let job = CompactionJob::compaction(
-                    self.input()?,
-                    &self.compaction,
-                    stripes,
-                    &core.shape,
-                );
+                let job = CompactionJob::compaction(self.input()?, &self.compaction, stripes, &core.shape);
                 self.job.insert(job)
             }
         };

@@ -78,7 +78,9 @@ fn write(db: &Db, writer: u64, number: u64, len: usize, options: &WriteOptions) 
     let mut batch = WriteBatch::new();
     let mut value = number.to_le_bytes().to_vec();
     value.resize(len, 0);
-    keys(writer).iter().for_each(|key| drop(batch.put(key, &value)));
+    for key in keys(writer) {
+        batch.put(key, &value);
+    }
     db.write_with(batch, options)
 }
 
