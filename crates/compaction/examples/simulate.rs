@@ -8,6 +8,8 @@
 //! cargo run --release -p esker-compaction --example simulate -- --workload uniform --gib 8
 //! ```
 
+#![allow(clippy::disallowed_methods, reason = "it measures the picker with the system's clock")]
+
 use clap::{Parser, ValueEnum};
 use esker_base::{FileNumber, InternalKey, SplitMix64, ValueKind};
 use esker_compaction::{
@@ -16,6 +18,7 @@ use esker_compaction::{
 use esker_manifest::{NUM_LEVELS, TableMetadata, Version, VersionEdit};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Simulates leveled compaction and prints level shapes and write amplification.
 #[derive(Parser, Debug)]
@@ -134,6 +137,8 @@ struct Simulation {
     written: [u64; NUM_LEVELS],
     compactions: u64,
     moves: u64,
+    /// Calls of the picker, and how long they took.
+    picks: (u32, Duration),
 }
 
 impl Simulation {
@@ -158,6 +163,7 @@ impl Simulation {
             written: [0; NUM_LEVELS],
             compactions: 0,
             moves: 0,
+            picks: (0, Duration::ZERO),
         }
     }
 
@@ -166,6 +172,7 @@ impl Simulation {
         println!("{name}: {count} writes");
         println!("  {:>6}  {:>6}  levels: MiB (tables)", "done", "amp");
         (self.written, self.compactions, self.moves) = ([0; NUM_LEVELS], 0, 0);
+        self.picks = (0, Duration::ZERO);
         let mut memtable = Vec::with_capacity(self.memtable_entries);
         let mut reported = 0;
         for n in 0..count {
@@ -202,7 +209,10 @@ impl Simulation {
                 oldest_snapshot: self.last_seq,
                 options: &self.options,
             };
-            let Some(compaction) = LeveledPicker.pick(&input) else { return };
+            let started = Instant::now();
+            let picked = LeveledPicker.pick(&input);
+            self.picks = (self.picks.0 + 1, self.picks.1 + started.elapsed());
+            let Some(compaction) = picked else { return };
             if self.explain {
                 println!("  {compaction}");
             }
@@ -318,6 +328,7 @@ impl Simulation {
         let total = self.written.iter().sum::<u64>() as f64 / user;
         println!("  all                                {total:>13.2}");
         println!("  {} compactions, {} moves", self.compactions, self.moves);
+        println!("  {} picks, {:?} each", self.picks.0, self.picks.1 / self.picks.0.max(1));
     }
 }
 

@@ -15,6 +15,7 @@ pub struct Level {
     number: usize,
     tables: Vec<Arc<TableMetadata>>,
     size_bytes: u64,
+    entries: u64,
     /// Finds a key's table without a visit to the tables; empty in level 0.
     index: BoundIndex,
 }
@@ -28,8 +29,10 @@ impl Level {
             tables.sort_by(|a, b| a.smallest.cmp(&b.smallest));
         }
         let size_bytes = tables.iter().fold(0_u64, |sum, table| sum.saturating_add(table.file_size));
+        // As the tables' files say, which may say anything.
+        let entries = tables.iter().fold(0_u64, |sum, table| sum.saturating_add(table.entries));
         let index = if number == 0 { BoundIndex::default() } else { BoundIndex::new(&tables) };
-        Level { number, tables, size_bytes, index }
+        Level { number, tables, size_bytes, entries, index }
     }
 
     /// Which level this is: 0 is the youngest.
@@ -59,6 +62,12 @@ impl Level {
     #[inline]
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
+    }
+
+    /// Sum of the tables' entries.
+    #[inline]
+    pub fn entries(&self) -> u64 {
+        self.entries
     }
 
     /// The one table that can hold `user_key`.

@@ -18,8 +18,10 @@ use super::score::{LevelScore, overfull};
 use super::tombstones::pick_tombstones;
 use super::{CompactionPicker, LevelTargets, PickInput};
 use crate::{Compaction, Reason};
+use esker_base::planted;
 use esker_manifest::{Level, NUM_LEVELS, TableMetadata, Version};
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 const LAST: usize = NUM_LEVELS - 1;
@@ -130,8 +132,15 @@ fn pick_level(input: &PickInput<'_>, targets: &LevelTargets, score: &LevelScore)
     let excess = level.size_bytes().saturating_sub(targets.size(score.level));
 
     let mut bytes = 0_u64;
-    let movable = level.tables().iter().filter(|table| input.can_move(table, score.level, output));
+    let overlaps = overlaps_below(input.version, level);
+    let free = |overlap: u64| overlap == 0 || planted::is(planted::Fault::MovedOverOverlap);
+    let movable = level
+        .tables()
+        .iter()
+        .zip(&overlaps)
+        .filter(|(table, overlap)| free(**overlap) && input.can_move(table, score.level, output));
     let moved: Tables = movable
+        .map(|(table, _)| table)
         .take_while(|table| {
             let more = bytes < excess.max(1);
             bytes = bytes.saturating_add(table.file_size);
@@ -147,8 +156,7 @@ fn pick_level(input: &PickInput<'_>, targets: &LevelTargets, score: &LevelScore)
             sink(input, score.level, &moved, output),
         ));
     }
-    by_cost(input, level)
-        .into_iter()
+    by_cost(input, level, &overlaps)
         .find_map(|table| input.merge(reason, score.level, vec![Arc::clone(table)], output))
 }
 
@@ -163,34 +171,46 @@ pub(super) fn sink(
     (output + 1..=LAST).take_while(fits).last().unwrap_or(output)
 }
 
-/// The tables of a level that are not busy, the cheapest to compact into the next level first.
-fn by_cost<'a>(input: &PickInput<'a>, level: &'a Level) -> Vec<&'a Arc<TableMetadata>> {
+/// For each table of a level, the bytes of the next level that it overlaps. Both levels are walked once, side by side.
+fn overlaps_below(version: &Version, level: &Level) -> Vec<u64> {
+    let below = version.level(level.number() + 1).tables();
+    let mut first = 0;
+    let overlap = |table: &Arc<TableMetadata>| {
+        let (begin, end) = range_of(table);
+        let passed = below[first..].iter().take_while(|below| below.largest.user_key.as_slice() < begin);
+        first += passed.count();
+        sum_bytes(below[first..].iter().take_while(|below| below.smallest.user_key.as_slice() <= end))
+    };
+    level.tables().iter().map(overlap).collect()
+}
+
+/// The tables of a level that are not busy, the cheapest to compact into the next level first; ties go by key, those after
+/// the cursor before the others. The order is made as far as it is asked for: nearly always the first table will do.
+fn by_cost<'a>(
+    input: &PickInput<'a>,
+    level: &'a Level,
+    overlaps: &[u64],
+) -> impl Iterator<Item = &'a Arc<TableMetadata>> + use<'a> {
     let cursor = input.version.cursor(level.number());
-    let below = input.version.level(level.number() + 1);
     let entry_bytes = entry_bytes(input.version);
-    let mut costs: Vec<_> = level
-        .tables()
-        .iter()
-        .filter(|table| !input.is_busy(table))
-        .map(|table| {
-            let (begin, end) = range_of(table);
-            let overlap = sum_bytes(below.overlapping(Some(begin), Some(end)));
-            let gain = compensated_bytes(table, entry_bytes).max(1);
-            let cost = u128::from(overlap) * 1024 / u128::from(gain);
-            let before_cursor = cursor.is_some_and(|cursor| begin <= cursor);
-            (cost, before_cursor, table)
-        })
-        .collect();
-    // The sort is stable: after the cursor, ties go by key.
-    costs.sort_by_key(|&(cost, before_cursor, _)| (cost, before_cursor));
-    costs.into_iter().map(|(_, _, table)| table).collect()
+    let idle =
+        level.tables().iter().zip(overlaps).enumerate().filter(|(_, (table, _))| !input.is_busy(table));
+    let costs = idle.map(|(at, (table, overlap))| {
+        let gain = compensated_bytes(table, entry_bytes).max(1);
+        let cost = u128::from(*overlap) * 1024 / u128::from(gain);
+        let before_cursor = cursor.is_some_and(|cursor| range_of(table).0 <= cursor);
+        Reverse((cost, before_cursor, at))
+    });
+    let mut heap: BinaryHeap<_> = costs.collect::<Vec<_>>().into();
+    std::iter::from_fn(move || heap.pop().map(|Reverse((_, _, at))| &level.tables()[at]))
 }
 
 /// Average size of an entry in bytes, over the levels below 0.
 pub(super) fn entry_bytes(version: &Version) -> u64 {
-    let tables = || version.levels().skip(1).flat_map(Level::tables);
-    let entries = tables().fold(0_u64, |sum, table| sum.saturating_add(table.entries));
-    sum_bytes(tables()) / entries.max(1)
+    let sums = version.levels().skip(1).fold((0_u64, 0_u64), |(bytes, entries), level| {
+        (bytes.saturating_add(level.size_bytes()), entries.saturating_add(level.entries()))
+    });
+    sums.0 / sums.1.max(1)
 }
 
 /// What compacting a table is worth: its size, with each tombstone as large as an average entry.
