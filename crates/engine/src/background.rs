@@ -160,6 +160,7 @@ impl Core {
 
     /// Picks up the most urgent job: a flush before a compaction, one in progress before a new one.
     fn next_job(&self) -> Option<Job> {
+        self.note_free_space();
         let mut state = self.state.lock();
         let done = state.manual_done;
         let job = self.next_job_of(&mut state);

@@ -5,6 +5,8 @@ use crate::state::ManualRequest;
 use crate::{Error, Result};
 use esker_base::{FileNumber, planted, points};
 use esker_manifest::VersionEdit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 impl Core {
     /// Flushes all that is in memory to tables, and waits for that.
@@ -60,12 +62,13 @@ impl Core {
     /// Compacts a range of user keys (inclusive bounds) down to the bottom, and waits for that.
     pub(crate) fn compact_range(&self, begin: Option<Vec<u8>>, end: Option<Vec<u8>>) -> Result<()> {
         self.flush()?;
+        let failed = Arc::new(AtomicBool::new(false));
         let (ticket, failures) = {
             let mut state = self.state.lock();
             state.manual_asked += 1;
             let ticket = state.manual_asked;
             state.compaction_retry.succeeded();
-            state.manual.push_back(ManualRequest { ticket, begin, end });
+            state.manual.push_back(ManualRequest { ticket, failed: Arc::clone(&failed), begin, end });
             (ticket, state.compaction_failures)
         };
         self.work_available();
@@ -74,9 +77,8 @@ impl Core {
             {
                 let mut state = self.state.lock();
                 if state.manual_done >= ticket {
-                    let failed = state.manual_failed.remove(&ticket);
                     drop(state);
-                    return if failed { Err(self.degraded_error()) } else { Ok(()) };
+                    return if failed.load(Relaxed) { Err(self.degraded_error()) } else { Ok(()) };
                 }
                 if state.compaction_failures > failures {
                     state.manual.retain(|request| request.ticket != ticket);
@@ -107,13 +109,18 @@ impl Core {
     }
 
     /// Closes: stops work, and releases the lock. With `clean` the memtables are flushed before, and the manifest is
-    /// ended so that the next open finds any damage; without, what is in memory stays in the log.
+    /// ended so that the next open finds any damage; without, what is in memory stays in the log. Who comes later gets
+    /// what came of it.
     pub(crate) fn shut_down(&self, clean: bool) -> Result<()> {
         // Whoever comes second waits for the first: the database is closed when this returns.
-        let _alone = self.closing.lock();
-        if !self.mark_closed() {
-            return Ok(());
+        let mut outcome = self.closing.lock();
+        if self.mark_closed() {
+            *outcome = self.shut_down_alone(clean);
         }
+        outcome.clone()
+    }
+
+    fn shut_down_alone(&self, clean: bool) -> Result<()> {
         // A `resume` that is under way may end; it must not write when the lock file is given back.
         drop(self.resuming.lock());
         points::here(points::Point::Closing);

@@ -83,7 +83,7 @@ impl Core {
         if state.compactions_running >= self.compactions_max() {
             return None;
         }
-        let options = &self.shape;
+        let options = &self.leveled_options();
         // The default keyspace is the only one that can hold data so far.
         let position = 0;
         let (compaction, manual) = match self.pick_manual(state, position, options) {
@@ -143,7 +143,7 @@ impl Core {
     pub(crate) fn is_blocked_by_damage(&self, state: &State) -> bool {
         !state.quarantined.is_empty()
             && state.compactions_running == 0
-            && self.pick(state, 0, &self.shape).is_none()
+            && self.pick(state, 0, &self.leveled_options()).is_none()
     }
 
     fn pick(&self, state: &State, position: usize, options: &LeveledOptions) -> Option<Compaction> {
@@ -199,7 +199,7 @@ impl Core {
                 }
                 // What is in the way is no job that will end: it is a damaged table.
                 ManualPick::Wait => {
-                    state.manual_failed.insert(manual.request.ticket);
+                    manual.request.failed.store(true, Relaxed);
                     state.manual_done = manual.request.ticket;
                 }
                 ManualPick::Done => state.manual_done = manual.request.ticket,

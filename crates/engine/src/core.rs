@@ -16,9 +16,10 @@ use crate::event::{Event, RecoveryReport};
 use crate::flow::Flow;
 use crate::health::{Health, Retry};
 use crate::metrics::Metrics;
+use crate::room::Room;
 use crate::scheduler::BackgroundWork;
 use crate::snapshot::SnapshotRegistry;
-use crate::state::State;
+use crate::state::{OldPicture, State};
 use crate::super_version::SuperVersion;
 use crate::table_cache::TableOpener;
 use crate::version_set::VersionSet;
@@ -29,7 +30,7 @@ use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::{FileKind, FileNumber, planted};
 use esker_compaction::LeveledOptions;
-use esker_vfs::FileLock;
+use esker_vfs::{FileLock, OpenFiles};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -57,8 +58,8 @@ pub(crate) struct Core {
     pub(crate) health: Mutex<Health>,
     /// Held by the one `resume` that is running.
     pub(crate) resuming: Mutex<Retry>,
-    /// Held by whoever closes.
-    pub(crate) closing: Mutex<()>,
+    /// Held by whoever closes; what came of the first time.
+    pub(crate) closing: Mutex<Result<()>>,
 
     // Read without a lock.
     pub(crate) super_version: ArcSwap<SuperVersion>,
@@ -77,6 +78,9 @@ pub(crate) struct Core {
     log_durable: AtomicU64,
     pub(crate) metrics: Metrics,
     pub(crate) flow: Flow,
+    pub(crate) room: Room,
+    /// The tables that are open.
+    pub(crate) open_files: Arc<OpenFiles>,
 }
 
 /// What recovery hands over to a new core.
@@ -92,6 +96,8 @@ pub(crate) struct CoreParts {
     pub(crate) next_file: u64,
     pub(crate) lock: Box<dyn FileLock>,
     pub(crate) recovery: RecoveryReport,
+    pub(crate) room: Room,
+    pub(crate) open_files: Arc<OpenFiles>,
 }
 
 impl Core {
@@ -115,7 +121,7 @@ impl Core {
             lock: Mutex::new(Some(parts.lock)),
             health: Mutex::default(),
             resuming: Mutex::default(),
-            closing: Mutex::default(),
+            closing: Mutex::new(Ok(())),
             super_version,
             visible: Visible::new(parts.visible),
             next_file: AtomicU64::new(parts.next_file),
@@ -127,6 +133,8 @@ impl Core {
             log_durable: AtomicU64::new(0),
             metrics: Metrics::default(),
             flow,
+            room: parts.room,
+            open_files: parts.open_files,
         })
     }
 
@@ -147,6 +155,12 @@ impl Core {
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) { Err(Error::closed()) } else { Ok(()) }
+    }
+
+    /// What a failed read is told: after a `close` files may be gone, by another process perhaps, and so that is why.
+    #[cold]
+    pub(crate) fn unless_closed(&self, error: Error) -> Error {
+        self.check_open().err().unwrap_or(error)
     }
 
     /// Fails after `close`, and after a background error.
@@ -211,8 +225,13 @@ impl Core {
     }
 
     /// Replaces the picture that readers see. Called with the state locked, so that pictures follow one another.
-    pub(crate) fn publish(&self, state: &State) {
-        self.super_version.store(state.super_version(&self.shape));
+    pub(crate) fn publish(&self, state: &mut State) {
+        let old = self.super_version.swap(state.super_version(&self.shape));
+        state.pictures.retain(|picture| picture.held() > 0);
+        // Who holds it now is the last who could get it.
+        if Arc::strong_count(&old) > 1 {
+            state.pictures.push(OldPicture::new(&old, self.components.clock.now()));
+        }
     }
 
     pub(crate) fn progress_now(&self) -> u64 {

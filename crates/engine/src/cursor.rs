@@ -142,7 +142,7 @@ impl Cursor {
         seq: SequenceNumber,
     ) -> Result<Self> {
         Ok(Cursor {
-            merged: MergingIterator::new(picture.children(0)?),
+            merged: MergingIterator::new(picture.children(0).map_err(|error| handle.unless_closed(error))?),
             bounds,
             seq,
             place: Place::Nowhere,
@@ -303,6 +303,7 @@ impl Cursor {
             return Err(error.clone());
         }
         let result = self.handle.0.check_open().and_then(|()| movement(self));
+        let result = result.map_err(|error| self.handle.0.unless_closed(error));
         if let Err(error) = &result {
             self.place = Place::Nowhere;
             self.error = Some(error.clone());

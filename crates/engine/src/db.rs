@@ -405,6 +405,9 @@ impl Db {
         }
         let bytes = payload.len();
         let request = Request { payload, count, durability, wal: options.wal };
+        if count > 0 {
+            core.check_room(&request)?;
+        }
         if options.no_stall && count > 0 {
             core.admit_at_once(bytes)?;
             return core.commit_admitted(&[&request], false);

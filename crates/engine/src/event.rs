@@ -46,6 +46,19 @@ pub enum Event {
         /// How long.
         took: Duration,
     },
+    /// There is too little free space: writes that add something are refused. See
+    /// [`Options::min_free_space`](crate::Options::min_free_space).
+    SpaceLow {
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that must be free for the write that was refused.
+        needed: u64,
+    },
+    /// There is enough free space again.
+    SpaceBack {
+        /// Bytes that are free.
+        free: u64,
+    },
     /// Something failed in the background, or the log did. See [`DbState`](crate::DbState) for what it means.
     BackgroundError {
         /// The error.

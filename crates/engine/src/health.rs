@@ -5,6 +5,7 @@
 //! | a compaction | `Degraded` | go on, until level 0 is full | the next success; it is tried again after 1 s to 5 min |
 //! | a compaction, over a damaged table | `Degraded` | the same; that table is not compacted any more | reopening, or `resume` |
 //! | a flush | `Degraded` | go on, until the memtables are full | the next success |
+//! | nothing yet: there is little free space | `LowSpace` | refused, but for deletes | itself, when there is room |
 //! | the log | `ReadOnly` | refused | `resume`, which runs by itself after a full disk |
 //! | the manifest | `ReadOnly`, and nothing is deleted | refused | `resume` |
 //! | an invariant, a panic in a job | `Fatal` | refused | reopening |
@@ -28,6 +29,12 @@ pub enum DbState {
     /// A flush or a compaction has failed and will be tried again. Writes go on until there is no more room for them.
     Degraded {
         /// The latest failure.
+        cause: Error,
+    },
+    /// There is less free space than [`min_free_space`](crate::Options::min_free_space) and a ballast: writes that add
+    /// something are refused. Deletes, flushes and compactions go on, and so do writes as soon as there is room.
+    LowSpace {
+        /// What is free, and what must be.
         cause: Error,
     },
     /// The log or the manifest has failed. [`Db::resume`](crate::Db::resume) may help.
@@ -152,12 +159,17 @@ impl Core {
         if self.check_open().is_err() {
             return DbState::Closed;
         }
+        // Before the health is locked: a listener may be told, and ask.
+        let room = self.look_again(0);
         let health = self.health.lock();
         match (&health.latch, &health.degraded) {
             (Some(cause), _) if matches!(cause.kind(), ErrorKind::Fatal { .. }) => {
                 DbState::Fatal { cause: cause.clone() }
             }
             (Some(cause), _) => DbState::ReadOnly { cause: cause.clone() },
+            (None, _) if room.is_err() => {
+                DbState::LowSpace { cause: room.err().unwrap_or_else(Error::closed) }
+            }
             (None, Some(cause)) => DbState::Degraded { cause: cause.clone() },
             (None, None) => DbState::Open,
         }

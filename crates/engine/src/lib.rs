@@ -36,6 +36,7 @@ mod registry;
 mod repair;
 mod replayed;
 mod resume;
+mod room;
 pub mod scheduler;
 mod sink;
 mod snapshot;

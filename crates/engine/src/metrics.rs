@@ -1,10 +1,12 @@
 //! Counters, and [`Stats`], the summary that users see.
 
 use crate::core::Core;
+use crate::state::{OldPicture, State};
 use esker_base::SequenceNumber;
 use esker_base::sync::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -98,6 +100,23 @@ pub struct Stats {
     pub self_heals: u64,
     /// Files that wait until nobody reads them any more.
     pub obsolete_files: u64,
+    /// Cursors that are open; an iterator that is moved from both ends has two. A [`Db::multi_get`](crate::Db::multi_get)
+    /// counts as one while it runs.
+    pub cursors: u64,
+    /// How long the oldest snapshot has been held, or, if that is longer, since when the oldest cursor shows what is no
+    /// longer the present. One that grows and grows was forgotten somewhere.
+    pub oldest_pin_age: Option<Duration>,
+    /// Bytes of tables that nothing needs but cursors. What snapshots keep is inside live tables, and not counted.
+    pub pinned_table_bytes: u64,
+    /// Bytes of flushed memtables that nothing needs but cursors.
+    pub pinned_memtable_bytes: u64,
+    /// Table files that are open. Shared with other databases if [`Components::open_files`](crate::Components) is.
+    pub open_files: u64,
+    /// Bytes that must stay free on the device: [`min_free_space`](crate::Options::min_free_space) and the ballast. 0
+    /// where the free space is not known.
+    pub space_reserve: u64,
+    /// Writes that were refused for lack of it.
+    pub refused_for_space: u64,
     /// How often writers were held up, by cause.
     pub stalls: BTreeMap<&'static str, StallStats>,
 }
@@ -119,8 +138,11 @@ pub struct LevelStats {
 impl Core {
     pub(crate) fn stats(&self) -> Stats {
         let wal_bytes = self.log.lock().writer.len_of_all();
-        let (snapshots, oldest_snapshot) = self.snapshots.summary();
+        let snapshots = self.snapshots.summary();
         let state = self.state.lock();
+        let now = self.components.clock.now();
+        let oldest_picture = state.pictures.iter().find(|picture| picture.held() > 0).map(|old| old.replaced);
+        let oldest_pin = snapshots.oldest.map(|(_, since)| since).into_iter().chain(oldest_picture).min();
         let metrics = &self.metrics;
         let cache = self.tables.cache.stats();
         let mut levels = vec![LevelStats::default(); esker_manifest::NUM_LEVELS];
@@ -142,8 +164,8 @@ impl Core {
             immutable_memtables: state.immutables.len() as u64,
             wal_bytes,
             last_sequence: self.visible.load(),
-            snapshots,
-            oldest_snapshot,
+            snapshots: snapshots.count,
+            oldest_snapshot: snapshots.oldest.map(|(seq, _)| seq),
             batches: metrics.batches.load(Relaxed),
             operations: metrics.operations.load(Relaxed),
             commit_groups: metrics.groups.load(Relaxed),
@@ -159,9 +181,31 @@ impl Core {
             cache_misses: cache.misses,
             self_heals: cache.heals,
             obsolete_files: (state.obsolete_tables.len() + state.obsolete_files.len()) as u64,
+            cursors: self.cursors(&state),
+            oldest_pin_age: oldest_pin.map(|since| now.saturating_sub(since)),
+            pinned_table_bytes: pinned(&state.obsolete_tables).map(|table| table.meta.file_size).sum(),
+            pinned_memtable_bytes: pinned(&state.retired).map(|sealed| sealed.memory_usage() as u64).sum(),
+            open_files: self.open_files.count() as u64,
+            space_reserve: self.room.reserve(),
+            refused_for_space: self.room.refused(),
             stalls: metrics.stalls.lock().clone(),
         }
     }
+}
+
+impl Core {
+    /// Cursors, by the pictures that they hold.
+    fn cursors(&self, state: &State) -> u64 {
+        let old: usize = state.pictures.iter().map(OldPicture::held).sum();
+        // One reference is the engine's own, one is ours.
+        let present = Arc::strong_count(&self.super_version.load_full()).saturating_sub(2);
+        (old + present) as u64
+    }
+}
+
+/// Those that somebody else holds beside this list.
+fn pinned<T>(list: &[Arc<T>]) -> impl Iterator<Item = &Arc<T>> {
+    list.iter().filter(|item| Arc::strong_count(item) > 1)
 }
 
 impl Stats {
@@ -221,6 +265,15 @@ impl fmt::Display for Stats {
             self.cache_bytes, self.cache_hits, self.cache_misses
         )?;
         write!(f, "snapshots  {}; obsolete files {}", self.snapshots, self.obsolete_files)?;
+        write!(f, "; open files {}; cursors {}", self.open_files, self.cursors)?;
+        if let Some(age) = self.oldest_pin_age {
+            let (tables, memtables) = (self.pinned_table_bytes, self.pinned_memtable_bytes);
+            write!(f, "\npinned     for {age:?}: {tables} bytes of tables, {memtables} of memtables")?;
+        }
+        if self.refused_for_space > 0 {
+            let (refused, reserve) = (self.refused_for_space, self.space_reserve);
+            write!(f, "\nno space   {refused} writes refused to keep {reserve} bytes free")?;
+        }
         for (cause, StallStats { count, total }) in &self.stalls {
             write!(f, "\nstalled    {count} times, {total:?} in all: {cause}")?;
         }

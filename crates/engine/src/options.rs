@@ -165,6 +165,8 @@ pub struct Options {
     pub(crate) seed: Option<u64>,
     pub(crate) recovery: RecoveryMode,
     pub(crate) verify_reads: bool,
+    pub(crate) max_open_files: usize,
+    pub(crate) min_free_space: u64,
 }
 
 impl Default for Options {
@@ -190,6 +192,8 @@ impl Default for Options {
             seed: None,
             recovery: RecoveryMode::Strict,
             verify_reads: false,
+            max_open_files: 512,
+            min_free_space: 0,
         }
     }
 }
@@ -256,6 +260,18 @@ impl Options {
         /// Check the checksum of a block on every read, not only when it comes from the disk. Finds damage in
         /// memory; costs about 0.2 us a get. Default: false.
         verify_reads: bool,
+        /// Table files that are kept open for reading. 1 or more, `usize::MAX` for no limit; default 512, half of what
+        /// most systems let a process have. Beyond it the files that were not read for longest are closed, and opened
+        /// again when a block of theirs is needed that is not cached: a few microseconds. Their filters and indexes stay
+        /// in memory. Besides, a database has 3 to 6 files open, and one for each table that is being written.
+        max_open_files: usize,
+        /// Bytes that must stay free on the device of the directory, beside a ballast of one log segment's and one
+        /// table's worth (at most a sixteenth of the device's free space at the open). When there is less, writes that
+        /// add something are refused with [`NoSpace`](crate::ErrorKind::NoSpace) and [`Db::state`] says
+        /// [`LowSpace`](crate::DbState::LowSpace); reads, deletes, flushes and compactions go on, and writes too as soon
+        /// as there is room. Default: 0, so the ballast only. A compaction may need several hundred megabytes while it
+        /// runs: ask for as much where the disk may get full.
+        min_free_space: u64,
     }
 
     /// One bound in bytes for memtables and block cache together, in place of [`memtable_size`](Self::memtable_size)
@@ -309,6 +325,7 @@ impl Options {
             ("level_ratio", self.level_ratio, 2, 100),
             ("wal_segment_size", self.wal_segment_size, 16 << 10, 1 << 40),
             ("bloom_bits", u64::from(self.bloom_bits), 0, 64),
+            ("max_open_files", self.max_open_files as u64, 1, u64::MAX),
             ("memory_limit", self.memory_limit.unwrap_or(256 << 10) as u64, 256 << 10, 1 << 50),
         ];
         for (name, value, least, most) in ranges {

@@ -44,7 +44,8 @@ impl Core {
                 };
             }
         }
-        Ok(picture.get_from_tables(0, &lookup)?.map(|value| read(&value)))
+        let found = picture.get_from_tables(0, &lookup).map_err(|error| self.unless_closed(error))?;
+        Ok(found.map(|value| read(&value)))
     }
 
     /// The values of several keys as of one moment. An error is the answer for its key only.
@@ -67,7 +68,7 @@ impl Core {
             return Ok(None);
         }
         let lookup = Lookup { user_key: key, hash: key_hash(self.tables.hash_seed, key), seq };
-        picture.get(0, &lookup)
+        picture.get(0, &lookup).map_err(|error| self.unless_closed(error))
     }
 }
 

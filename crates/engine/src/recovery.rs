@@ -12,6 +12,7 @@
 use crate::core::{Core, CoreParts};
 use crate::event::{Event, RecoveryReport};
 use crate::replayed::Replayed;
+use crate::room::Room;
 use crate::sink::{MadeTables, TableSink, sync_dir};
 use crate::state::{Keyspace, State};
 use crate::super_version::{Generation, KeyspaceTables};
@@ -23,7 +24,7 @@ use esker_base::{FileKind, FileNumber, SequenceNumber, SplitMix64, parse_file_na
 use esker_compaction::{CompactionJob, DeeperTables, SnapshotStripes, Step};
 use esker_manifest::{ManifestState, ManifestWriter, Recovery, VersionEdit};
 use esker_sstable::BlockCache;
-use esker_vfs::{EntryKind, FileLock, Vfs};
+use esker_vfs::{EntryKind, FileLock, OpenFiles, Vfs};
 use esker_wal::{LogKind, LogReplay, LogWriter, Record, RecordType, RecoverOptions, SegmentHeader};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
@@ -34,6 +35,7 @@ impl Core {
     /// Opens the database in `dir`.
     pub(crate) fn open(dir: PathBuf, options: Options, components: Components) -> Result<Arc<Core>> {
         options.check()?;
+        let components = components.bounded(&options);
         components.scheduler.start()?;
         let opened = Self::open_started(dir, &options, &components);
         if opened.is_err() {
@@ -338,7 +340,15 @@ impl<'a> Opening<'a> {
         });
         let state = State::new(Arc::clone(&active), keyspaces.collect());
         let durable = writer.durable_sequence();
-        let log = LogEnd { writer, unsynced: Vec::new(), last_seq: self.last_seq, skipped: None, active };
+        let available = self.available_space();
+        let log = LogEnd {
+            writer,
+            unsynced: Vec::new(),
+            last_seq: self.last_seq,
+            skipped: None,
+            look_for_room_at: 0,
+            active,
+        };
         let core = Core::new(CoreParts {
             dir: self.dir.to_path_buf(),
             options: self.options.clone(),
@@ -351,9 +361,18 @@ impl<'a> Opening<'a> {
             next_file: self.next_file,
             lock,
             recovery: report,
+            room: Room::new(self.options, available),
+            open_files: self.components.open_files.clone().unwrap_or_else(|| Arc::new(OpenFiles::new(1))),
         });
         core.set_log_durable(durable);
         Ok(core)
+    }
+
+    /// What the device has free, and what the database has on it, where that is known.
+    fn available_space(&self) -> Option<u64> {
+        let free = self.components.vfs.free_space(self.dir).ok().flatten()?;
+        let tables = self.state.keyspaces.values().flat_map(|keyspace| keyspace.version.tables());
+        Some(tables.fold(free, |sum, (_, table)| sum.saturating_add(table.file_size)))
     }
 
     /// Never appends to an old segment: what follows its good part may be garbage.

@@ -7,6 +7,7 @@ use esker_base::sync::Mutex;
 use esker_base::{SequenceNumber, planted, points};
 use esker_compaction::SnapshotStripes;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Which sequence numbers must stay readable.
 ///
@@ -15,26 +16,41 @@ use std::collections::BTreeMap;
 /// a compaction keeps what is visible at its capture.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotRegistry {
-    /// Sequence number to the number of snapshots at it.
-    live: Mutex<BTreeMap<SequenceNumber, u64>>,
+    /// By sequence number.
+    live: Mutex<BTreeMap<SequenceNumber, Held>>,
+}
+
+/// The snapshots at one sequence number.
+#[derive(Debug)]
+struct Held {
+    count: u64,
+    /// When the first of them was taken.
+    since: Duration,
+}
+
+/// How many snapshots there are, and the oldest of them with the time when it was taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SnapshotSummary {
+    pub(crate) count: u64,
+    pub(crate) oldest: Option<(SequenceNumber, Duration)>,
 }
 
 impl SnapshotRegistry {
     /// Takes a snapshot at the visible number.
-    pub(crate) fn take(&self, visible: &Visible) -> SequenceNumber {
+    pub(crate) fn take(&self, visible: &Visible, now: Duration) -> SequenceNumber {
         let mut live = self.live.lock();
         points::here(points::Point::SnapshotTaken);
         let seq = visible.load();
-        *live.entry(seq).or_default() += 1;
+        live.entry(seq).or_insert(Held { count: 0, since: now }).count += 1;
         seq
     }
 
     /// Gives a snapshot back. Returns whether it was the last one at its number.
     pub(crate) fn release(&self, seq: SequenceNumber) -> bool {
         let mut live = self.live.lock();
-        let Some(count) = live.get_mut(&seq) else { return false };
-        *count -= 1;
-        if *count == 0 {
+        let Some(held) = live.get_mut(&seq) else { return false };
+        held.count -= 1;
+        if held.count == 0 {
             live.remove(&seq);
             return true;
         }
@@ -51,9 +67,11 @@ impl SnapshotRegistry {
         SnapshotStripes::new(live.keys().copied(), visible)
     }
 
-    /// How many snapshots are held, and the oldest of them.
-    pub(crate) fn summary(&self) -> (u64, Option<SequenceNumber>) {
+    pub(crate) fn summary(&self) -> SnapshotSummary {
         let live = self.live.lock();
-        (live.values().sum(), live.keys().next().copied())
+        SnapshotSummary {
+            count: live.values().map(|held| held.count).sum(),
+            oldest: live.iter().next().map(|(&seq, held)| (seq, held.since)),
+        }
     }
 }

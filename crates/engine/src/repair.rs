@@ -69,6 +69,7 @@ impl fmt::Display for RepairReport {
 /// Repairs the database in `dir`.
 pub(crate) fn repair(dir: &Path, options: &Options, components: &Components) -> Result<RepairReport> {
     options.check()?;
+    let components = &components.clone().bounded(options);
     prepare_dir(components.vfs.as_ref(), dir, &Options { create_if_missing: false, ..options.clone() })?;
     let _lock = take_lock(components.vfs.as_ref(), dir)?;
     let files = list(dir, components)?;

@@ -24,7 +24,7 @@ impl Core {
         // Only now: on the caller's thread, what is done here may fail and want to resume.
         self.progressed();
         self.work_available();
-        Ok(())
+        self.look_again(0)
     }
 
     /// After a full disk the way out is tried without being asked for, later and later. Returns whether that helped.
@@ -94,13 +94,14 @@ impl Core {
         let sealed = std::mem::replace(&mut log.active, fresh);
         sealed.seal(last);
         log.writer = writer;
+        log.look_for_room_at = 0;
         log.last_seq = last;
         // What the numbers stand for is in the sealed memtable, or nowhere.
         log.skipped = None;
         let mut state = self.state.lock();
         state.immutables.insert(0, sealed);
         state.active = Arc::clone(&log.active);
-        self.publish(&state);
+        self.publish(&mut state);
         Ok(())
     }
 

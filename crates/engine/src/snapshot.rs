@@ -31,7 +31,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(handle: &Arc<Handle>) -> Self {
-        let seq = handle.snapshots.take(&handle.visible);
+        let seq = handle.snapshots.take(&handle.visible, handle.components.clock.now());
         Snapshot { handle: Arc::clone(handle), seq }
     }
 

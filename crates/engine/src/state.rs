@@ -9,7 +9,9 @@ use esker_base::{FileKind, FileNumber, KeyspaceId};
 use esker_compaction::{LevelTargets, LeveledOptions, OutputRange};
 use esker_manifest::{TableMetadata, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// Everything that changes while the database is open, but for the ends of log and manifest.
 #[derive(Debug)]
@@ -35,9 +37,6 @@ pub(crate) struct State {
     pub(crate) manual_asked: u64,
     pub(crate) manual_done: u64,
 
-    /// Manual compactions that could not be done.
-    pub(crate) manual_failed: BTreeSet<u64>,
-
     /// Failures in a row, and how many there were in all.
     pub(crate) flush_retry: Retry,
     pub(crate) compaction_retry: Retry,
@@ -54,6 +53,27 @@ pub(crate) struct State {
     pub(crate) obsolete_files: Vec<(FileKind, FileNumber)>,
     /// Flushed memtables that readers may hold: freed in the background, since that takes long.
     pub(crate) retired: Vec<Arc<Generation>>,
+    /// Pictures of the past that cursors still look at, oldest first.
+    pub(crate) pictures: Vec<OldPicture>,
+}
+
+/// A picture that was replaced while somebody held it.
+#[derive(Debug)]
+pub(crate) struct OldPicture {
+    picture: Weak<SuperVersion>,
+    /// When it was replaced.
+    pub(crate) replaced: Duration,
+}
+
+impl OldPicture {
+    pub(crate) fn new(picture: &Arc<SuperVersion>, replaced: Duration) -> Self {
+        OldPicture { picture: Arc::downgrade(picture), replaced }
+    }
+
+    /// How many still hold it.
+    pub(crate) fn held(&self) -> usize {
+        self.picture.strong_count()
+    }
 }
 
 /// One keyspace.
@@ -69,6 +89,8 @@ pub(crate) struct Keyspace {
 #[derive(Clone, Debug)]
 pub(crate) struct ManualRequest {
     pub(crate) ticket: u64,
+    /// Set when it could not be done.
+    pub(crate) failed: Arc<AtomicBool>,
     pub(crate) begin: Option<Vec<u8>>,
     pub(crate) end: Option<Vec<u8>>,
 }
@@ -87,7 +109,6 @@ impl State {
             manual_current: None,
             manual_asked: 0,
             manual_done: 0,
-            manual_failed: BTreeSet::new(),
             flush_retry: Retry::default(),
             compaction_retry: Retry::default(),
             flush_failures: 0,
@@ -97,6 +118,7 @@ impl State {
             obsolete_tables: Vec::new(),
             obsolete_files: Vec::new(),
             retired: Vec::new(),
+            pictures: Vec::new(),
         }
     }
 

@@ -44,7 +44,7 @@ impl Core {
         }
         change(&mut state);
         self.set_leftovers(true);
-        self.publish(&state);
+        self.publish(&mut state);
         drop(state);
         versions.state = new;
         Ok(())

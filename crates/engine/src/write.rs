@@ -27,6 +27,8 @@ pub(crate) struct LogEnd {
     pub(crate) last_seq: SequenceNumber,
     /// Numbers that were given out without the log, and which no skip record covers yet: first and count.
     pub(crate) skipped: Option<(SequenceNumber, u64)>,
+    /// The length of the log at which the free space is looked at next.
+    pub(crate) look_for_room_at: u64,
     /// The memtables of the present segment: the same as `State::active`.
     pub(crate) active: Arc<Generation>,
 }
@@ -83,6 +85,7 @@ impl Core {
         if first + count > MAX_SEQUENCE - SEQUENCE_RESERVE {
             return Err(Error::fatal("the sequence numbers are used up"));
         }
+        self.look_for_room(log, group)?;
         let mut logged = self.log_group(log, group, first);
         if planted::is(planted::Fault::LogErrorIgnored) {
             logged = Ok(());
@@ -200,11 +203,12 @@ impl Core {
         let sealed = std::mem::replace(&mut log.active, fresh);
         sealed.seal(log.last_seq);
         log.unsynced.push(std::mem::replace(&mut log.writer, writer));
+        log.look_for_room_at = 0;
         points::here(points::Point::Sealed);
         let mut state = self.state.lock();
         state.immutables.insert(0, sealed);
         state.active = Arc::clone(&log.active);
-        self.publish(&state);
+        self.publish(&mut state);
         Ok(())
     }
 

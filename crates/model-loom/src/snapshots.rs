@@ -3,6 +3,8 @@
 //! The registry is the real one. A snapshot is taken; an overwrite and then a write to the next memtable are published;
 //! a flush of the sealed memtable captures its stripes: three threads. See `picture` for what they mirror.
 
+use std::time::Duration;
+
 use loom::sync::Arc;
 
 use crate::commit::Visible;
@@ -40,10 +42,10 @@ pub fn snapshots_keep_what_they_see(order: TakeOrder) {
             loom::thread::spawn(move || work(&store))
         });
         let seq = match order {
-            TakeOrder::AtOnce => store.registry.take(&store.visible),
+            TakeOrder::AtOnce => store.registry.take(&store.visible, Duration::ZERO),
             TakeOrder::InTwoSteps => {
                 let seq = store.visible.load();
-                store.registry.take(&Visible::new(seq))
+                store.registry.take(&Visible::new(seq), Duration::ZERO)
             }
         };
         let first = store.find(store.load_picture(), seq);

@@ -168,6 +168,7 @@ impl Disk {
             clock: Arc::clone(&self.clock) as _,
             scheduler,
             cache: None,
+            open_files: None,
             listener: Some(Arc::clone(&self.events) as Arc<dyn EventListener>),
         };
         Db::open_with(DIR, options.clone(), components)

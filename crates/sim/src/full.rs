@@ -28,6 +28,7 @@ pub const FULL: Harness = Harness {
         "full at open",
         "full in a write",
         "full in the background",
+        "refused before it is full",
         "resumed",
         "resumed by itself",
         "reopened",
@@ -83,7 +84,12 @@ fn quota(case: &mut Case<'_>) {
         }
         Ok(db) => {
             let mut unknown = false;
+            // Somebody else takes the rest of the disk, so that it does get full.
+            let squeezed_at = rng.percent(60).then(|| rng.below(300));
             while written < 3000 {
+                if squeezed_at == Some(written) {
+                    mem.set_quota(quota.min(mem.total_bytes() + rng.below(4000)));
+                }
                 match db.put_with(key(written), value(written), &durability) {
                     Ok(()) => written += 1,
                     Err(error) => {
@@ -96,8 +102,10 @@ fn quota(case: &mut Case<'_>) {
                 }
                 scheduler.pump();
             }
-            if matches!(db.state(), DbState::Degraded { .. }) {
-                case.coverage.hit("full in the background");
+            match db.state() {
+                DbState::Degraded { .. } => case.coverage.hit("full in the background"),
+                DbState::LowSpace { .. } => case.coverage.hit("refused before it is full"),
+                _ => {}
             }
             for number in 0..written {
                 let found = db.get(key(number)).expect("reads go on");
@@ -210,6 +218,9 @@ fn tmpfs(case: &mut Case<'_>) {
         }
     };
     check(&db);
+    assert!(matches!(db.state(), DbState::LowSpace { .. }), "{:?}", db.state());
+    db.delete("nothing").expect("a delete while space is low");
+    db.flush().expect("a flush while space is low");
     std::fs::remove_file(&ballast).expect("the ballast goes");
     let resumed = (0..100).any(|_| {
         let resumed = db.resume().is_ok() && matches!(db.state(), DbState::Open);

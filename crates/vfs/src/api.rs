@@ -105,6 +105,12 @@ pub trait RandomAccessFile: Send + Sync + Debug {
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
 
+    /// The first offset from `offset` on that may hold another byte than zero, or the end of the file. A file system that
+    /// does not know holes says `offset`.
+    fn next_data(&self, offset: u64) -> io::Result<u64> {
+        Ok(offset)
+    }
+
     /// Whether the file holds no byte.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)

@@ -12,7 +12,7 @@ use crate::{DirEntry, EntryKind, Vfs, WritableFile};
 /// Runs every check, each on what a fresh call of `make` returns: a file system and an empty directory in it. Panics
 /// with a message at the first breach.
 pub fn check_all(make: &dyn Fn() -> (Arc<dyn Vfs>, PathBuf)) {
-    let checks: [fn(&dyn Vfs, &Path); 13] = [
+    let checks: [fn(&dyn Vfs, &Path); 14] = [
         create_is_exclusive,
         append_and_read,
         truncate_then_append,
@@ -26,6 +26,7 @@ pub fn check_all(make: &dyn Fn() -> (Arc<dyn Vfs>, PathBuf)) {
         missing_files_are_not_found,
         directories_are_not_files,
         preallocate_keeps_the_length,
+        data_is_never_passed_over,
     ];
     for check in checks {
         let (vfs, dir) = make();
@@ -52,6 +53,20 @@ fn assert_error<T>(result: std::io::Result<T>, kind: ErrorKind) {
     match result {
         Ok(_) => panic!("succeeds, though {kind:?} was expected"),
         Err(error) => assert_eq!(error.kind(), kind, "{error}"),
+    }
+}
+
+fn data_is_never_passed_over(vfs: &dyn Vfs, dir: &Path) {
+    let path = dir.join("f");
+    let mut file = write(vfs, &path, &vec![0; 100_000]);
+    file.append(b"data").expect("append");
+    file.append(&vec![0; 100_000]).expect("append");
+    file.sync_all().expect("sync");
+    let reader = vfs.open(&path).expect("an existing file can be opened");
+    for offset in [0, 1, 99_999, 100_000, 100_003, 100_004, 200_003, 200_004, 300_000] {
+        let next = reader.next_data(offset).expect("the place of the next data");
+        assert!(next >= offset && next <= offset.max(200_004), "{next} from {offset}");
+        assert!(offset >= 100_004 || next <= offset.max(100_000), "data at 100000 was passed over: {next}");
     }
 }
 

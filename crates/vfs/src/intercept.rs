@@ -187,4 +187,9 @@ impl<I: Interceptor> RandomAccessFile for InterceptReader<I> {
     fn len(&self) -> io::Result<u64> {
         self.interceptor.call(&Call::new(CallKind::FileLen, &self.path), || self.inner.len())
     }
+
+    /// Not a call of its own: who asks reads there next.
+    fn next_data(&self, offset: u64) -> io::Result<u64> {
+        self.inner.next_data(offset)
+    }
 }

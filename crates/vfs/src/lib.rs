@@ -9,6 +9,7 @@
 //! | [`OsVfs`] | the real disk |
 //! | [`MemVfs`] | memory, with a quota and with images of what a crash would leave |
 //! | [`FaultVfs`] | a layer over any of them that fails chosen calls |
+//! | [`BoundedVfs`] | a layer that bounds the files that are open for reading |
 //! | [`CountingVfs`] | a layer that counts calls and bytes |
 //! | [`ObserveVfs`] | a layer that reports every call to a function |
 //!
@@ -21,6 +22,7 @@ mod fault;
 mod intercept;
 mod mem;
 mod observe;
+mod open_files;
 #[cfg(any(unix, windows))]
 mod os;
 mod rng;
@@ -31,5 +33,6 @@ pub use fault::{Fault, FaultMode, FaultVfs, Faults};
 pub use intercept::{InterceptVfs, Interceptor};
 pub use mem::{CrashMode, LostData, MemVfs};
 pub use observe::{Counters, CountingVfs, Counts, Event, Observe, ObserveVfs, Observer};
+pub use open_files::{BoundedVfs, OpenFiles};
 #[cfg(any(unix, windows))]
 pub use os::OsVfs;

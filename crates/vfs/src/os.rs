@@ -271,6 +271,10 @@ impl RandomAccessFile for OsReader {
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
+
+    fn next_data(&self, offset: u64) -> io::Result<u64> {
+        sys::next_data(&self.file, offset)
+    }
 }
 
 /// The held lock. It belongs to the open file, which a child that was just forked shares until it runs its own program:
@@ -327,6 +331,23 @@ mod sys {
         }
     }
 
+    /// Where the next data is. This moves the position of the handle, which nobody else uses.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(super) fn next_data(file: &File, offset: u64) -> io::Result<u64> {
+        use rustix::io::Errno;
+        match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
+            Ok(data) => Ok(data.max(offset)),
+            Err(Errno::NXIO) => Ok(file.metadata()?.len().max(offset)),
+            // Not every file system knows its holes.
+            Err(_) => Ok(offset),
+        }
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub(super) fn next_data(_file: &File, offset: u64) -> io::Result<u64> {
+        Ok(offset)
+    }
+
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     pub(super) fn preallocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
@@ -346,6 +367,10 @@ mod sys {
 
     pub(super) fn write_at(file: &File, data: &[u8], offset: u64) -> io::Result<usize> {
         file.seek_write(data, offset)
+    }
+
+    pub(super) fn next_data(_file: &File, offset: u64) -> io::Result<u64> {
+        Ok(offset)
     }
 
     pub(super) fn sync_dir(_dir: &Path) -> io::Result<()> {

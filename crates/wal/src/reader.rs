@@ -243,6 +243,14 @@ impl LogReader {
                 break;
             }
             self.skip(zeros);
+            // A hole is not read: a file may claim any length.
+            let next = self.file.next_data(position).map_err(|error| Error::io("read", &self.path, error))?;
+            if next > position {
+                position = next.min(self.limit);
+                self.position = position;
+                self.buffer.clear();
+                self.start = 0;
+            }
             if !self.fill(1)? {
                 break;
             }

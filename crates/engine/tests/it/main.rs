@@ -20,6 +20,7 @@ mod determinism;
 mod fault;
 mod flow;
 mod health;
+mod limits;
 mod model;
 mod odd_input;
 mod recipes;
