@@ -82,7 +82,8 @@ fn sync_names(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     for parent in dir.ancestors().skip(1) {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         if let Err(error) = vfs.sync_dir(parent) {
-            // Whoever may not do that did not make a directory there either.
+            // Whoever may not do that did not make a directory there either, or made it where only writing is allowed: then
+            // nobody here can make the name durable, and a refusal would only come once (docs/RELIABILITY.md).
             let foreign = [InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported];
             if !foreign.contains(&error.kind()) {
                 return Err(Error::io("sync", parent, error));

@@ -57,6 +57,7 @@ impl Disk {
             clock: Arc::new(ManualClock::default()),
             scheduler: Arc::new(ThreadScheduler::new(2)) as Arc<dyn Scheduler>,
             cache: None,
+            open_files: None,
             listener: None,
         };
         Db::open_with(Path::new("/db"), self.options.clone(), components).expect("it opens")

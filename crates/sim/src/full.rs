@@ -158,16 +158,22 @@ fn resume(db: &Db, disk: &Disk, scheduler: &SimScheduler, by_itself: bool, case:
 }
 
 /// A mounted file system, until it is dropped.
-struct Mounted(PathBuf);
+pub(crate) struct Mounted(PathBuf);
 
 impl Mounted {
-    fn new(dir: &Path) -> Option<Self> {
+    /// Mounts a tmpfs of 8 MiB at `dir`, if this process may.
+    pub(crate) fn new(dir: &Path) -> Option<Self> {
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=8m", "esker-sim"])
             .arg(dir)
             .stderr(std::process::Stdio::null())
             .status();
         mounted.is_ok_and(|status| status.success()).then(|| Mounted(dir.to_path_buf()))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 

@@ -12,6 +12,7 @@ pub mod flips;
 pub mod full;
 pub mod kill;
 pub mod lab;
+pub mod limits;
 pub mod model;
 pub mod patch;
 pub mod planted;
@@ -29,7 +30,7 @@ mod world;
 use lab::Harness;
 
 /// All harnesses that the binary has a subcommand for.
-pub const HARNESSES: [&Harness; 8] = [
+pub const HARNESSES: [&Harness; 9] = [
     &model::MODEL,
     &model::METAMORPHIC,
     &crash::CRASH,
@@ -38,6 +39,7 @@ pub const HARNESSES: [&Harness; 8] = [
     &flips::FLIPS,
     &kill::KILL,
     &full::FULL,
+    &limits::LIMITS,
 ];
 
 /// The deliberate faults that this build knows, with their names; none without the feature `planted`.
@@ -65,7 +67,7 @@ pub fn plant(name: &str) -> Result<(), String> {
 }
 
 /// How the time of a share is divided, in percent.
-const SHARES: [(&Harness, u64); 8] = [
+const SHARES: [(&Harness, u64); 9] = [
     (&model::MODEL, 18),
     (&model::METAMORPHIC, 10),
     (&crash::CRASH, 22),
@@ -73,7 +75,8 @@ const SHARES: [(&Harness, u64); 8] = [
     (&schedule::SCHEDULE, 12),
     (&flips::FLIPS, 12),
     (&kill::KILL, 8),
-    (&full::FULL, 6),
+    (&full::FULL, 4),
+    (&limits::LIMITS, 2),
 ];
 
 /// Runs every harness for its share of so many seconds. The exit code: the first one that is not 0.

@@ -36,6 +36,8 @@ enum Command {
     Kill(Common),
     /// Full disks.
     Full(Common),
+    /// Limits that the system sets: sizes of files, open files, directories and file systems that can't be written.
+    Limits(Common),
     /// The self-test: each deliberate fault must be found. Needs a build with `--features planted`.
     Planted {
         /// Limit of a run.
@@ -71,6 +73,16 @@ enum Command {
         /// Percent of the usual time.
         #[arg(long, default_value_t = 100)]
         percent: u64,
+    },
+    /// The child of `limits`.
+    #[command(hide = true)]
+    LimitsChild {
+        /// The limit that it sets itself.
+        part: String,
+        /// The directory of the database.
+        dir: std::path::PathBuf,
+        /// Seed of the limit and of the writes.
+        seed: u64,
     },
     /// The child of `kill`.
     #[command(hide = true)]
@@ -167,11 +179,15 @@ fn main() -> ExitCode {
         Command::Flips(common) => harness(&esker_sim::flips::FLIPS, &common),
         Command::Kill(common) => harness(&esker_sim::kill::KILL, &common),
         Command::Full(common) => harness(&esker_sim::full::FULL, &common),
+        Command::Limits(common) => harness(&esker_sim::limits::LIMITS, &common),
         Command::Planted { seconds, only, seeds } => {
             esker_sim::planted::self_test(&esker_sim::planted::SelfTest { seconds, only, seeds })
         }
         Command::T0 { jobs, seed, percent } => Ok(esker_sim::share(300 * percent / 100, jobs, seed)),
         Command::T1 { jobs, seed, percent } => Ok(esker_sim::share(1_920 * percent / 100, jobs, seed)),
+        Command::LimitsChild { part, dir, seed } => {
+            esker_sim::limits::child(&part, &dir, seed).map(|()| 0).map_err(|error| error.to_string())
+        }
         Command::KillChild { dir, seed } => {
             esker_sim::kill::child(&dir, seed).map(|()| 0).map_err(|error| error.to_string())
         }

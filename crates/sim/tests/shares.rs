@@ -67,6 +67,11 @@ fn full() {
     share("full");
 }
 
+#[test]
+fn limits() {
+    share("limits");
+}
+
 /// A table and a log segment of equal length changed places in a killed store: keys of the table give errors, and beside
 /// them an older prefix shows, since the log looks torn off. Each is as promised.
 #[test]

@@ -92,7 +92,9 @@ impl fmt::Display for StateInfo {
             let log = FileNumber(keyspace.log_number);
             writeln!(f, "  keyspace {} \"{}\", log from {log}", keyspace.id, Safe(&keyspace.name))?;
             for level in &keyspace.levels {
-                writeln!(f, "    L{}: {} tables, {} bytes", level.level, level.tables.len(), level.size)?;
+                let (tables, size) = (level.tables.len(), level.size);
+                let noun = if tables == 1 { "table" } else { "tables" };
+                writeln!(f, "    L{}: {tables} {noun}, {size} bytes", level.level)?;
                 level.tables.iter().try_for_each(|table| writeln!(f, "      {table}"))?;
             }
         }

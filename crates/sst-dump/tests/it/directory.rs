@@ -238,6 +238,7 @@ fn overlapping_levels() {
     edit.add_table(0, 1, metadata(12, 30, 40, (5, 6)));
     edit.add_table(0, 1, metadata(13, 35, 50, (7, 8)));
     edit.add_table(0, 0, metadata(14, 0, 50, (20, 30)));
+    edit.add_table(0, 2, metadata(9, 0, 50, (1, 1)));
     edit.add_table(0, 0, metadata(15, 40, 90, (25, 28)));
     let path = manifest(dir.path(), &[edit]);
     let ran = run_on("verify", &path);
@@ -251,6 +252,7 @@ fn overlapping_levels() {
     assert!(!ran.out.contains("000012.sst @"), "{}", ran.out);
     let ran = run_on("manifest", &path);
     assert!(ran.code == 1 && ran.out.contains("L1: 4 tables, 4000 bytes"), "{}", ran.out);
+    assert!(ran.out.contains("L2: 1 table, 1000 bytes"), "{}", ran.out);
     let mut far = VersionEdit::new();
     far.add_table(7, 255, metadata(20, 0, 1, (1, 2)));
     far.delete_table(9, 3, FileNumber(77));
