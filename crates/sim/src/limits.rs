@@ -32,7 +32,7 @@ pub const LIMITS: Harness = Harness {
 };
 
 /// The most that a child writes.
-const WRITES_MAX: u64 = 3000;
+const WRITES_MAX: u64 = 600;
 
 fn key(number: u64) -> Vec<u8> {
     format!("k{number:06}").into_bytes()
@@ -85,7 +85,8 @@ fn check_reopened(path: &Path, count: u64, case: &mut Case<'_>) {
 /// Writes until something is refused, or enough is written. What the error said, if there was one.
 fn write_until_refused(db: &Db, from: u64, to: u64) -> (u64, Option<String>) {
     for number in from..to {
-        if let Err(error) = db.put_with(key(number), value(number), &WriteOptions::sync()) {
+        let options = if number.is_multiple_of(16) { WriteOptions::sync() } else { WriteOptions::new() };
+        if let Err(error) = db.put_with(key(number), value(number), &options) {
             return (number, Some(format!("{error} / {error:?}")));
         }
     }
@@ -126,12 +127,13 @@ fn with_child(case: &mut Case<'_>, part: &str) {
 pub fn child(part: &str, dir: &Path, seed: u64) -> Result<(), esker::Error> {
     let mut rng = SplitMix64::new(seed);
     let (resource, limit, code) = match part {
-        "fsize" => (Resource::Fsize, 20_000 + rng.below(150_000), "os error 27"),
+        "fsize" => (Resource::Fsize, 6_000 + rng.below(50_000), "os error 27"),
         _ => (Resource::Nofile, 8 + rng.below(16), "os error 24"),
     };
-    let before = rng.below(1000);
+    let before = rng.below(300);
     let old = getrlimit(resource);
-    let set = |current| setrlimit(resource, Rlimit { current, maximum: old.maximum }).expect("a limit of our own");
+    let set =
+        |current| setrlimit(resource, Rlimit { current, maximum: old.maximum }).expect("a limit of our own");
     let fresh = rng.percent(30);
     let mut written = 0;
     if !fresh {
@@ -202,7 +204,7 @@ fn immutable(case: &mut Case<'_>) {
     let path = dir.path().join("db");
     let mut rng = case.rng(1);
     let db = options().open(&path).expect("a new database opens");
-    let (written, _) = write_until_refused(&db, 0, 200 + rng.below(500));
+    let (written, _) = write_until_refused(&db, 0, 100 + rng.below(200));
     let marked = Immutable(&path);
     if !works("chattr", &["+i"], &path) {
         case.coverage.hit("immutable skipped");
@@ -237,7 +239,7 @@ fn read_only(case: &mut Case<'_>) {
     let mut rng = case.rng(1);
     let path = mounted.path().join("db");
     let db = options().open(&path).expect("a new database opens");
-    let (written, refused) = write_until_refused(&db, 0, 100 + rng.below(900));
+    let (written, refused) = write_until_refused(&db, 0, 100 + rng.below(400));
     assert!(refused.is_none(), "{refused:?}");
     if rng.percent(50) {
         db.close().expect("a close");
