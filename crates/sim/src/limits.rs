@@ -128,7 +128,7 @@ pub fn child(part: &str, dir: &Path, seed: u64) -> Result<(), esker::Error> {
     let mut rng = SplitMix64::new(seed);
     let (resource, limit, code) = match part {
         "fsize" => (Resource::Fsize, 6_000 + rng.below(50_000), "os error 27"),
-        _ => (Resource::Nofile, 8 + rng.below(16), "os error 24"),
+        _ => (Resource::Nofile, 5 + rng.below(10), "os error 24"),
     };
     let before = rng.below(300);
     let old = getrlimit(resource);
