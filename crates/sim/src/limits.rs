@@ -27,6 +27,7 @@ pub const LIMITS: Harness = Harness {
     unit: "run",
     parts: &["fsize", "nofile", "nofile", "immutable", "read-only"],
     demands: &["fsize met", "nofile met", "resumed", "reopened"],
+    part_demands: &[],
     demand_after: 60,
     case,
 };
