@@ -1,8 +1,8 @@
 //! `instructions`: how many instructions an operation takes, counted by callgrind, beside a committed baseline.
 //!
 //! The program runs itself under valgrind, once for each row, and only what [`esker_measured`] runs is counted. All is
-//! in memory, on one thread, from fixed seeds, so the counts are the same in each run of a build; another compiler,
-//! C library or processor changes them a little. The exit code is 1 when a count has grown by more than a tenth.
+//! in memory, on one thread, from fixed seeds, so the counts of a build are the same in each run, but for the addresses
+//! of memory: another directory or compiler changes them by a few in a hundred. The exit code is 1 when a count has grown by more than a tenth.
 //!
 //! ```sh
 //! cargo run --release -p esker-bench --bin instructions                       # compares with the baseline

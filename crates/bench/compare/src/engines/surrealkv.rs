@@ -2,7 +2,7 @@
 
 use crate::engine::{Change, Direction, Engine, Reader, Result, Settings, Settle};
 use surrealkv::{
-    CompactRangeOptions, CompressionType, Durability, LSMIterator, Mode, Options, Transaction, Tree,
+    CompactRangeOptions, CompressionType, Durability, Error, LSMIterator, Mode, Options, Transaction, Tree,
     TreeBuilder,
 };
 use tokio::runtime::{Builder, Runtime};
@@ -34,15 +34,22 @@ impl Engine for SurrealKv {
         Ok(SurrealKv { tree, runtime, durability })
     }
 
+    /// Transactions are optimistic: one that another has overtaken is made anew.
     fn write(&self, changes: &[Change<'_>]) -> Result<()> {
-        let mut transaction = self.tree.begin_with_mode(Mode::WriteOnly)?.with_durability(self.durability);
-        for (key, value) in changes {
-            match value {
-                Some(value) => transaction.set(*key, *value)?,
-                None => transaction.delete(*key)?,
+        loop {
+            let mut transaction =
+                self.tree.begin_with_mode(Mode::WriteOnly)?.with_durability(self.durability);
+            for (key, value) in changes {
+                match value {
+                    Some(value) => transaction.set(*key, *value)?,
+                    None => transaction.delete(*key)?,
+                }
+            }
+            match self.runtime.block_on(transaction.commit()) {
+                Err(Error::TransactionWriteConflict | Error::TransactionRetry) => {}
+                other => return Ok(other?),
             }
         }
-        Ok(self.runtime.block_on(transaction.commit())?)
     }
 
     fn reader(&self) -> Result<SurrealReader> {
