@@ -172,9 +172,23 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new(above: &Path, name: &str) -> Result<Self> {
+        Self::sweep(above)?;
         let dir = above.join(format!("esker-compare-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&dir)?;
         Ok(Scratch(dir))
+    }
+
+    /// Removes what is left of runs that were killed.
+    fn sweep(above: &Path) -> Result<()> {
+        for entry in std::fs::read_dir(above)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let left = name.to_str().and_then(|name| name.strip_prefix("esker-compare-")?.split('-').next());
+            if left.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+                std::fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn path(&self) -> &Path {
