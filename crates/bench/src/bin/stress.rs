@@ -180,6 +180,8 @@ impl<'a> Leaks<'a> {
             (tables != expected, format!("tables have {tables} bytes, those of the version {expected}")),
             (besides > BESIDES_MAX, format!("{besides} bytes are no tables")),
             (stats.snapshots > 0, format!("{} snapshots are held", stats.snapshots)),
+            (stats.cursors > 0, format!("{} cursors are open", stats.cursors)),
+            (stats.pinned_memtable_bytes > 0, format!("{} bytes are pinned", stats.pinned_memtable_bytes)),
             (stats.obsolete_files > 0, format!("{} obsolete files are left", stats.obsolete_files)),
         ];
         Ok(problems.into_iter().find_map(|(is, text)| is.then_some(text)))
