@@ -211,6 +211,29 @@ pub struct Lookup<'a> {
     pub seq: SequenceNumber,
 }
 
+/// The first 16 bytes as a number that orders as they do. A shorter key is filled with zeros, so that different heads tell
+/// the order of two keys, and equal ones do not.
+#[inline]
+pub fn key_head(key: &[u8]) -> u128 {
+    if let Some(chunk) = key.first_chunk::<16>() {
+        return u128::from_be_bytes(*chunk);
+    }
+    // Two words that overlap, of which the second is moved to where the first one ends.
+    let (high, low, missing) =
+        if let (Some(first), Some(last)) = (key.first_chunk::<8>(), key.last_chunk::<8>()) {
+            (u64::from_be_bytes(*first), u64::from_be_bytes(*last), 16 - key.len())
+        } else if let (Some(first), Some(last)) = (key.first_chunk::<4>(), key.last_chunk::<4>()) {
+            let (first, last) = (u64::from(u32::from_be_bytes(*first)), u64::from(u32::from_be_bytes(*last)));
+            let missing = 8 - key.len();
+            return u128::from(first << 32 | last << (8 * missing) & 0xffff_ffff) << 64;
+        } else {
+            let word = key.iter().fold(0, |word, byte| word << 8 | u128::from(*byte));
+            return if key.is_empty() { 0 } else { word << (8 * (16 - key.len())) };
+        };
+    let low = if missing == 8 { 0 } else { low << (8 * missing) };
+    u128::from(high) << 64 | u128::from(low)
+}
+
 /// How many leading bytes two strings share.
 #[inline]
 pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
@@ -251,6 +274,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn heads_order_as_keys(a in prop::collection::vec(0_u8..3, 0..20), b in prop::collection::vec(0_u8..3, 0..20)) {
+            let mut padded = [0; 16];
+            let len = a.len().min(16);
+            padded[..len].copy_from_slice(&a[..len]);
+            prop_assert_eq!(key_head(&a), u128::from_be_bytes(padded));
+            let order = key_head(&a).cmp(&key_head(&b));
+            prop_assert!(order.is_eq() || order == a.cmp(&b));
+        }
+
         #[test]
         fn common_prefix_is_exact(prefix: Vec<u8>, a: Vec<u8>, b: Vec<u8>) {
             let (x, y) = ([&prefix[..], &a].concat(), [&prefix[..], &b].concat());

@@ -25,6 +25,6 @@ pub use hash::{SplitMix64, key_hash};
 pub use iter::{ConcatIterator, ConcatSource, EntryBatch, InternalIterator, MergingIterator, VecIterator};
 pub use key::{
     InternalKey, InternalKeyRef, Lookup, MAX_KEY_LEN, MAX_SEQUENCE, MAX_VALUE_LEN, SequenceNumber, ValueKind,
-    common_prefix_len,
+    common_prefix_len, key_head,
 };
 pub use slice::Slice;

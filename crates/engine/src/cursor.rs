@@ -18,7 +18,8 @@ use crate::sources::Child;
 use crate::super_version::SuperVersion;
 use crate::{Error, Result};
 use esker_base::{
-    InternalIterator, InternalKeyRef, MergingIterator, SequenceNumber, Slice, ValueKind, planted, points,
+    InternalIterator, InternalKeyRef, MergingIterator, SequenceNumber, Slice, ValueKind, key_head, planted,
+    points,
 };
 use std::ops::Bound;
 use std::sync::Arc;
@@ -67,6 +68,36 @@ enum Place {
     Before,
 }
 
+/// A key that a scan has shown, by its head and length: they are all of a key of up to 16 bytes, which needs no copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Passed {
+    head: u128,
+    len: usize,
+}
+
+impl Passed {
+    #[inline]
+    fn of(key: &[u8]) -> Self {
+        Passed { head: key_head(key), len: key.len() }
+    }
+
+    /// Notes `key`, in `long` if it has more than its head.
+    #[inline]
+    fn note(key: &[u8], long: &mut Vec<u8>) -> Self {
+        if key.len() > size_of::<u128>() {
+            long.clear();
+            long.extend_from_slice(key);
+        }
+        Self::of(key)
+    }
+
+    /// Whether `key` is the one that was noted.
+    #[inline]
+    fn is(self, key: &[u8], long: &[u8]) -> bool {
+        key.len() == self.len && key_head(key) == self.head && (self.len <= size_of::<u128>() || key == long)
+    }
+}
+
 /// A movable position in a scan, for loops that allocate nothing and touch no reference count per entry.
 ///
 /// A new cursor is not valid. It shows the database as of its creation, or as of its snapshot, whatever is written
@@ -93,7 +124,7 @@ pub struct Cursor {
     bounds: Bounds,
     seq: SequenceNumber,
     place: Place,
-    /// The shown key while `Before`; else the key whose remaining versions are stepped over.
+    /// The shown key while `Before`; else, if it is long, the key whose remaining versions are stepped over.
     key: Vec<u8>,
     /// The shown value while `Before`.
     value: Slice,
@@ -189,6 +220,7 @@ impl Cursor {
     }
 
     /// The value here as a [`Slice`], which shares the block or batch that holds it.
+    #[inline]
     pub(crate) fn value_slice(&self) -> Slice {
         match self.place {
             Place::On => self.merged.value_slice(),
@@ -213,7 +245,7 @@ impl Cursor {
                     moved?;
                 }
             }
-            cursor.show_forward(false)
+            cursor.show_forward(None)
         })
     }
 
@@ -239,7 +271,7 @@ impl Cursor {
         }
         self.run(true, |cursor| {
             cursor.merged.seek(InternalKeyRef::seek_to(key, cursor.seq))?;
-            cursor.show_forward(false)
+            cursor.show_forward(None)
         })
     }
 
@@ -265,16 +297,16 @@ impl Cursor {
         self.run(false, |cursor| match cursor.place {
             Place::Nowhere => Ok(()),
             Place::On => {
-                cursor.key.clear();
-                cursor.key.extend_from_slice(cursor.merged.key().user_key);
+                let passed = Passed::note(cursor.merged.key().user_key, &mut cursor.key);
                 cursor.merged.next()?;
-                cursor.show_forward(true)
+                cursor.show_forward(Some(passed))
             }
             Place::Before => {
                 // A seek, which the change of direction would cost in any case. Steps from before the key would meet
                 // what was written there since, and `show_forward` may need `key` for that.
                 cursor.merged.seek(InternalKeyRef::new(&cursor.key, 0, ValueKind::Delete))?;
-                cursor.show_forward(true)
+                let passed = Passed::of(&cursor.key);
+                cursor.show_forward(Some(passed))
             }
         })
     }
@@ -311,18 +343,20 @@ impl Cursor {
         result
     }
 
-    /// From the present entry of the merged iterator on: shows the first visible one. With `skip`, the versions of
-    /// `self.key` are stepped over first.
+    /// From the present entry of the merged iterator on: shows the first visible one. The versions of the key that was
+    /// `passed` are stepped over first.
     #[inline]
-    fn show_forward(&mut self, mut skip: bool) -> Result<()> {
+    fn show_forward(&mut self, mut passed: Option<Passed>) -> Result<()> {
         self.place = Place::Nowhere;
         let mut steps = 0;
         while self.merged.valid() {
             let entry = self.merged.key();
             let hidden = entry.seq > self.seq && !planted::is(planted::Fault::CursorSeesNewer);
-            if skip && entry.user_key == self.key.as_slice() {
+            if passed.is_some_and(|passed| passed.is(entry.user_key, &self.key)) {
                 steps += 1;
                 if steps > STEPS_BEFORE_SEEK {
+                    self.key.clear();
+                    self.key.extend_from_slice(entry.user_key);
                     self.merged.seek(InternalKeyRef::new(&self.key, 0, ValueKind::Delete))?;
                     steps = 0;
                     continue;
@@ -332,7 +366,7 @@ impl Cursor {
                 if steps > STEPS_BEFORE_SEEK {
                     self.key.clear();
                     self.key.extend_from_slice(entry.user_key);
-                    skip = false;
+                    passed = None;
                     steps = 0;
                     self.merged.seek(InternalKeyRef::seek_to(&self.key, self.seq))?;
                     continue;
@@ -347,9 +381,7 @@ impl Cursor {
                         return Ok(());
                     }
                     ValueKind::Delete => {
-                        self.key.clear();
-                        self.key.extend_from_slice(entry.user_key);
-                        skip = true;
+                        passed = Some(Passed::note(entry.user_key, &mut self.key));
                         steps = 0;
                     }
                     other => return Err(unsupported(other)),

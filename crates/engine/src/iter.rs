@@ -54,16 +54,33 @@ impl DbIterator {
         DbIterator { state }
     }
 
+    #[inline]
     fn step(&mut self, back: bool) -> Option<Result<(Slice, Slice)>> {
-        let result = match &mut self.state {
-            State::Open(open) if back => open.next_back(),
-            State::Open(open) => open.next(),
-            State::Failed(error) => Err(error.clone()),
-            State::Done => return None,
-        };
-        match result {
-            Ok(Some(entry)) => Some(Ok(entry)),
-            Ok(None) => {
+        let State::Open(open) = &mut self.state else { return self.end() };
+        let moved = if back { open.move_back() } else { open.move_front() };
+        match moved {
+            Ok(true) => {
+                let cursor = if back { open.back.as_ref()? } else { &open.front };
+                Some(Ok((Slice::copy_from(cursor.key()), cursor.value_slice())))
+            }
+            moved => self.end_after(moved),
+        }
+    }
+
+    /// The last item of an iterator that is not open.
+    #[cold]
+    fn end(&mut self) -> Option<Result<(Slice, Slice)>> {
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Failed(error) => self.end_after(Err(error)),
+            _ => None,
+        }
+    }
+
+    /// The last item, given how the last movement ended.
+    #[cold]
+    fn end_after(&mut self, moved: Result<bool>) -> Option<Result<(Slice, Slice)>> {
+        match moved.map(|_| ()) {
+            Ok(()) => {
                 self.state = State::Done;
                 None
             }
@@ -79,8 +96,9 @@ impl DbIterator {
 }
 
 impl Open {
+    /// Moves the front; false at the end.
     #[inline]
-    fn next(&mut self) -> Result<Option<(Slice, Slice)>> {
+    fn move_front(&mut self) -> Result<bool> {
         if self.front_started {
             self.front.next()?;
         } else {
@@ -88,17 +106,19 @@ impl Open {
             self.front.seek_to_first()?;
         }
         if !self.front.valid() {
-            return Ok(None);
+            return Ok(false);
         }
         if let Some(back) = &self.back
             && (!back.valid() || self.front.key() >= back.key())
         {
-            return Ok(None);
+            return Ok(false);
         }
-        Ok(Some((Slice::copy_from(self.front.key()), self.front.value_slice())))
+        Ok(true)
     }
 
-    fn next_back(&mut self) -> Result<Option<(Slice, Slice)>> {
+    /// Moves the back; false at the end.
+    #[inline]
+    fn move_back(&mut self) -> Result<bool> {
         let back = match &mut self.back {
             Some(back) => {
                 back.prev()?;
@@ -111,12 +131,12 @@ impl Open {
             }
         };
         if !back.valid() {
-            return Ok(None);
+            return Ok(false);
         }
         if self.front_started && (!self.front.valid() || self.front.key() >= back.key()) {
-            return Ok(None);
+            return Ok(false);
         }
-        Ok(Some((Slice::copy_from(back.key()), back.value_slice())))
+        Ok(true)
     }
 }
 

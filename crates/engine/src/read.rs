@@ -6,6 +6,7 @@ use crate::core::Core;
 use crate::super_version::SuperVersion;
 use crate::{Error, Result};
 use esker_base::{Lookup, MAX_KEY_LEN, SequenceNumber, Slice, ValueKind, key_hash, planted, points};
+use esker_sstable::TableReader;
 
 impl Core {
     /// The value of `key` as of `seq`, or as of now.
@@ -44,8 +45,15 @@ impl Core {
                 };
             }
         }
-        let found = picture.get_from_tables(0, &lookup).map_err(|error| self.unless_closed(error))?;
-        Ok(found.map(|value| read(&value)))
+        let mut read = Some(read);
+        let found = picture.find_in_tables(0, key, |table| {
+            table.get_with(&lookup, |kind, value| match kind {
+                ValueKind::Put => Ok(read.take().map(|read| read(value))),
+                ValueKind::Delete => Ok(None),
+                other => Err(unsupported(other)),
+            })
+        });
+        found.map_err(|error| self.unless_closed(error))?.unwrap_or(Ok(None))
     }
 
     /// The values of several keys as of one moment. An error is the answer for its key only.
@@ -83,30 +91,38 @@ impl SuperVersion {
                 return value(found.kind, found.value);
             }
         }
-        self.get_from_tables(position, lookup)
+        match self.find_in_tables(position, lookup.user_key, |table| table.get(lookup))? {
+            Some(found) => value(found.kind, found.value),
+            None => Ok(None),
+        }
     }
 
+    /// Asks the tables that may hold a key, youngest first, until one has an answer.
     #[inline]
-    fn get_from_tables(&self, position: usize, lookup: &Lookup<'_>) -> Result<Option<Slice>> {
+    fn find_in_tables<R>(
+        &self,
+        position: usize,
+        user_key: &[u8],
+        mut ask: impl FnMut(&TableReader) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
         let tables = &*self.keyspaces[position];
         if planted::is(planted::Fault::UnreadableTableSkipped) {
-            let deeper = tables.levels.iter().filter_map(|level| level.find(lookup.user_key));
-            let level0 = tables.level0.iter().filter(|table| table.meta.covers(lookup.user_key));
-            let mut found = level0.chain(deeper).filter_map(|table| table.reader().ok()?.get(lookup).ok()?);
-            return found.next().map_or(Ok(None), |found| value(found.kind, found.value));
+            let deeper = tables.levels.iter().filter_map(|level| level.find(user_key));
+            let level0 = tables.level0.iter().filter(|table| table.meta.covers(user_key));
+            return Ok(level0.chain(deeper).find_map(|table| ask(table.reader().ok()?).ok()?));
         }
         for table in &tables.level0 {
-            if table.meta.covers(lookup.user_key)
-                && let Some(found) = table.reader()?.get(lookup)?
+            if table.meta.covers(user_key)
+                && let Some(found) = ask(table.reader()?)?
             {
-                return value(found.kind, found.value);
+                return Ok(Some(found));
             }
         }
         for level in &tables.levels {
-            if let Some(table) = level.find(lookup.user_key)
-                && let Some(found) = table.reader()?.get(lookup)?
+            if let Some(table) = level.find(user_key)
+                && let Some(found) = ask(table.reader()?)?
             {
-                return value(found.kind, found.value);
+                return Ok(Some(found));
             }
         }
         Ok(None)

@@ -5,7 +5,7 @@
 
 use crate::block::Damage;
 use crate::block_cursor::BlockCursor;
-use crate::cache::CachedBlock;
+use crate::cache::Form;
 use crate::image_cursor::ImageCursor;
 use crate::readahead::Readahead;
 use crate::table_reader::TableReader;
@@ -41,8 +41,8 @@ impl TableIterator {
     fn enter(&mut self, number: usize) -> Result<()> {
         self.cursor.clear();
         match &mut self.readahead {
-            None => self.cursor.set(&*self.table.block(number)?),
-            Some(readahead) => self.cursor.set(&*self.table.block_once(number, readahead)?),
+            None => self.cursor.set(&self.table.block(number)?.form),
+            Some(readahead) => self.cursor.set(&self.table.block_once(number, readahead)?.form),
         }
         self.number = number;
         Ok(())
@@ -125,13 +125,13 @@ impl EitherCursor {
     }
 
     /// Takes a block, and is not valid.
-    fn set(&mut self, block: &CachedBlock) {
+    fn set(&mut self, block: &Form) {
         self.clear();
         match block {
-            CachedBlock::Image(image) => self.image.set_image(image.clone()),
-            CachedBlock::Block(block) => self.block.set_block(Some(block.clone())),
+            Form::Image(image) => self.image.set_image(image.clone()),
+            Form::Block(block) => self.block.set_block(Some(block.clone())),
         }
-        self.in_image = matches!(block, CachedBlock::Image(_));
+        self.in_image = matches!(block, Form::Image(_));
     }
 
     fn seek_to_first(&mut self) -> Result<(), Damage> {

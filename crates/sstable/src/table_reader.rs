@@ -5,13 +5,16 @@
 
 use crate::block::{Block, Damage};
 use crate::block_io::{BlockFile, read_exact};
-use crate::cache::{BlockCache, BlockKey, CachedBlock};
+use crate::cache::{BlockCache, CachedBlock, Form, Slots};
+use crate::entry::Entry;
 use crate::filter::Filter;
 use crate::format::{FOOTER_LEN, Footer, HEADER_LEN, TableIdentity};
+use crate::image::{Image, Spot};
 use crate::index::Index;
 use crate::properties::TableProperties;
 use crate::readahead::Readahead;
 use crate::table_iterator::TableIterator;
+use arc_swap::Guard;
 use esker_base::{Error, InternalKeyRef, Lookup, Result, SequenceNumber, Slice, ValueKind, planted};
 use esker_vfs::RandomAccessFile;
 use std::path::{Path, PathBuf};
@@ -55,7 +58,8 @@ pub struct TableReader {
     /// Why the filter cannot be used, if it cannot. Lookups then go without.
     pub(crate) filter_fault: Option<Error>,
     pub(crate) file_size: u64,
-    cache: Option<(Arc<BlockCache>, u64)>,
+    /// The blocks that are in the cache.
+    slots: Option<Arc<Slots>>,
     verify_reads: bool,
 }
 
@@ -106,10 +110,7 @@ impl TableReader {
             Ok(filter) => (filter, None),
             Err(error) => (None, Some(error)),
         };
-        let cache = open.cache.clone().map(|cache| {
-            let id = cache.reader_id();
-            (cache, id)
-        });
+        let slots = open.cache.as_ref().map(|cache| Slots::new(cache, index.len()));
         Ok(TableReader {
             blocks,
             footer,
@@ -118,7 +119,7 @@ impl TableReader {
             filter,
             filter_fault,
             file_size,
-            cache,
+            slots,
             verify_reads: open.verify_reads,
         })
     }
@@ -130,18 +131,49 @@ impl TableReader {
     /// block is cached. Fails with `Corruption` or `Io`.
     #[inline]
     pub fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Found>> {
+        self.find(lookup, |seq, kind, value| Found { seq, kind, value: value.slice() })
+    }
+
+    /// As [`get`](Self::get), and lends the value instead of sharing it: `read` is called with kind and value.
+    #[inline]
+    pub fn get_with<R>(
+        &self,
+        lookup: &Lookup<'_>,
+        read: impl FnOnce(ValueKind, &[u8]) -> R,
+    ) -> Result<Option<R>> {
+        self.find(lookup, |_, kind, value| read(kind, value.bytes()))
+    }
+
+    #[inline]
+    fn find<R>(
+        &self,
+        lookup: &Lookup<'_>,
+        read: impl FnOnce(SequenceNumber, ValueKind, ValueHere<'_>) -> R,
+    ) -> Result<Option<R>> {
         if !self.may_contain(lookup.hash) {
             return Ok(None);
         }
         let target = InternalKeyRef::seek_to(lookup.user_key, lookup.seq);
         let found = self.index.find(target).map_err(|damage| self.index_damage(damage))?;
         let Some(number) = found else { return Ok(None) };
-        match &*self.block(number)? {
-            CachedBlock::Image(image) => {
-                let hit = image.get(lookup).map_err(|damage| self.block_damage(number, damage))?;
-                Ok(hit.map(|hit| Found { seq: hit.seq, kind: hit.kind, value: image.value_slice(&hit.spot) }))
+        let cached = self.slots.as_ref().and_then(|slots| slots.look(number));
+        let fetched;
+        let block = match cached.as_deref().and_then(Option::as_deref) {
+            Some(block) if !self.verify_reads || block.is_intact() => {
+                block.hit();
+                block
             }
-            CachedBlock::Block(block) => {
+            block => {
+                fetched = self.fetch(number, block.is_some())?;
+                &fetched
+            }
+        };
+        match &block.form {
+            Form::Image(image) => {
+                let hit = image.get(lookup).map_err(|damage| self.block_damage(number, damage))?;
+                Ok(hit.map(|hit| read(hit.seq, hit.kind, ValueHere::InImage(image, &hit.spot))))
+            }
+            Form::Block(block) => {
                 let found = block.seek(target).map_err(|damage| self.block_damage(number, damage))?;
                 let Some(position) = found else { return Ok(None) };
                 let entry = &position.entry;
@@ -149,7 +181,7 @@ impl TableReader {
                 if lookup.user_key.get(entry.shared as usize..) != Some(entry.suffix(block.entries())) {
                     return Ok(None);
                 }
-                Ok(Some(Found { seq: entry.seq, kind: entry.kind, value: block.value_slice(entry) }))
+                Ok(Some(read(entry.seq, entry.kind, ValueHere::InBlock(block, entry))))
             }
         }
     }
@@ -201,7 +233,8 @@ impl TableReader {
     /// Bytes that the open table keeps in memory beside cached blocks, about.
     pub fn memory(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, |filter| 8 * filter.words().len());
-        filter + self.index.memory() + size_of::<Self>()
+        let slots = self.slots.as_ref().map_or(0, |slots| slots.memory());
+        filter + self.index.memory() + slots + size_of::<Self>()
     }
 
     /// About where in the file `user_key` is, in bytes: the start of the data block that may hold it, or the end of the
@@ -215,54 +248,58 @@ impl TableReader {
 
     /// Drops the table's blocks from the cache: for tables that nobody will read again.
     pub fn evict(&self) {
-        let Some((cache, reader)) = &self.cache else { return };
-        for number in 0..self.index.len() {
-            cache.remove(BlockKey { reader: *reader, offset: self.index.block(number).start });
+        if let Some(slots) = &self.slots {
+            slots.remove_all();
         }
     }
 
     /// Data block `number`, from the cache or the file; it is in the cache afterwards.
-    #[inline]
     pub(crate) fn block(&self, number: usize) -> Result<Arc<CachedBlock>> {
-        let Some((cache, reader)) = &self.cache else { return self.uncached(number) };
-        let key = BlockKey { reader: *reader, offset: self.index.block(number).start };
-        match cache.block(key) {
-            Some(block) if !self.verify_reads || block.is_intact() => return Ok(block),
-            Some(_) => cache.heal(key),
-            None => {}
+        let cached = self.slots.as_ref().and_then(|slots| slots.look(number));
+        match cached.and_then(Guard::into_inner) {
+            Some(block) if !self.verify_reads || block.is_intact() => {
+                block.hit();
+                Ok(block)
+            }
+            block => self.fetch(number, block.is_some()),
         }
-        self.fetch(number, cache, key)
     }
 
-    /// Reads data block `number` into the cache.
+    /// Reads data block `number` into the cache, because it is not there, or because what is there has changed.
     #[cold]
-    fn fetch(&self, number: usize, cache: &BlockCache, key: BlockKey) -> Result<Arc<CachedBlock>> {
-        if !cache.keeps() {
+    fn fetch(&self, number: usize, changed: bool) -> Result<Arc<CachedBlock>> {
+        let Some(slots) = &self.slots else { return self.uncached(number) };
+        if changed {
+            slots.heal(number);
+        } else {
+            slots.missed();
+        }
+        if !slots.keeps() {
             return self.uncached(number);
         }
         let block = self.read_block(number)?;
         let block = Arc::new(CachedBlock::new(block, self.properties.hash_seed, self.verify_reads));
-        cache.insert(key, Arc::clone(&block));
+        slots.insert(number, Arc::clone(&block));
         Ok(block)
     }
 
     /// Data block `number` from the file, to be used once.
     fn uncached(&self, number: usize) -> Result<Arc<CachedBlock>> {
-        Ok(Arc::new(CachedBlock::Block(self.read_block(number)?)))
+        Ok(Arc::new(CachedBlock::plain(self.read_block(number)?)))
     }
 
     /// Data block `number` for a reader that goes through the table once: leaves no trace in the cache.
     pub(crate) fn block_once(&self, number: usize, readahead: &mut Readahead) -> Result<Arc<CachedBlock>> {
         let range = self.index.block(number);
-        if let Some((cache, reader)) = &self.cache
-            && let Some(block) = cache.peek(BlockKey { reader: *reader, offset: range.start })
+        let cached = self.slots.as_ref().and_then(|slots| slots.look(number));
+        if let Some(block) = cached.and_then(Guard::into_inner)
             && (!self.verify_reads || block.is_intact())
         {
             return Ok(block);
         }
         let start = range.start;
         let block = readahead.block(&self.blocks, range, self.footer.filter_offset)?;
-        Ok(Arc::new(CachedBlock::Block(self.not_empty(start, block)?)))
+        Ok(Arc::new(CachedBlock::plain(self.not_empty(start, block)?)))
     }
 
     /// Data block `number` from the file.
@@ -290,6 +327,30 @@ impl TableReader {
     #[cold]
     pub(crate) fn index_damage(&self, damage: Damage) -> Error {
         self.blocks.damage(self.footer.index_offset(), damage)
+    }
+}
+
+/// A value where it lies.
+enum ValueHere<'a> {
+    InImage(&'a Image, &'a Spot),
+    InBlock(&'a Block, &'a Entry),
+}
+
+impl ValueHere<'_> {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            ValueHere::InImage(image, spot) => image.value(spot),
+            ValueHere::InBlock(block, entry) => entry.value(block.entries()),
+        }
+    }
+
+    #[inline]
+    fn slice(&self) -> Slice {
+        match self {
+            ValueHere::InImage(image, spot) => image.value_slice(spot),
+            ValueHere::InBlock(block, entry) => block.value_slice(entry),
+        }
     }
 }
 
@@ -402,14 +463,16 @@ mod tests {
             let lookup = Lookup { user_key: b"key", hash: key_hash(7, b"key"), seq: MAX_SEQUENCE };
             assert_eq!(table.get(&lookup).unwrap().unwrap().value, b"value");
 
-            let key = BlockKey { reader: table.cache.as_ref().unwrap().1, offset: HEADER_LEN as u64 };
-            let block = cache.peek(key).unwrap();
-            let CachedBlock::Image(image) = &*block else { panic!("no image") };
-            cache.insert(key, Arc::new(CachedBlock::Image(image.clone().scribbled())));
+            let slots = table.slots.as_ref().unwrap();
+            let image = |number| match &table.block(number).unwrap().form {
+                Form::Image(image) => image.clone(),
+                Form::Block(_) => panic!("no image"),
+            };
+            slots.insert(0, Arc::new(CachedBlock::of(Form::Image(image(0).scribbled()))));
             let found = table.get(&lookup).unwrap().unwrap().value;
             assert_eq!(found == b"value", verify_reads, "{found:?}");
             assert_eq!(cache.stats().heals, u64::from(verify_reads));
-            assert!(cache.peek(key).unwrap().is_intact());
+            assert!(image(0).is_intact());
         }
     }
 }

@@ -48,6 +48,7 @@ impl<S: ConcatSource> ConcatIterator<S> {
     }
 
     /// Runs a movement on the current source; forgets the source when that fails.
+    #[inline]
     fn moved(&mut self, movement: impl FnOnce(&mut S::Iter) -> Result<()>) -> Result<()> {
         let Some((_, iter)) = &mut self.current else { return Ok(()) };
         let result = movement(iter);
@@ -120,13 +121,17 @@ impl<S: ConcatSource> InternalIterator for ConcatIterator<S> {
     #[inline]
     fn next(&mut self) -> Result<()> {
         self.moved(InternalIterator::next)?;
-        self.skip_forward()
+        if self.current.as_ref().is_some_and(|(_, iter)| iter.valid()) { Ok(()) } else { self.skip_forward() }
     }
 
     #[inline]
     fn prev(&mut self) -> Result<()> {
         self.moved(InternalIterator::prev)?;
-        self.skip_backward()
+        if self.current.as_ref().is_some_and(|(_, iter)| iter.valid()) {
+            Ok(())
+        } else {
+            self.skip_backward()
+        }
     }
 
     #[inline]
@@ -149,6 +154,7 @@ impl<S: ConcatSource> InternalIterator for ConcatIterator<S> {
         self.current.as_ref().is_some_and(|(_, iter)| iter.is_newest())
     }
 
+    #[inline]
     fn value_slice(&self) -> Slice {
         self.current.as_ref().expect("value_slice needs valid()").1.value_slice()
     }

@@ -2,11 +2,13 @@
 //!
 //! The children are few (memtables, level-0 tables, one a level), so there is no heap: the iterator remembers the
 //! winner and the runner-up. While the winner stays ahead of the runner-up, a step costs one comparison; at an overtaking
-//! the runner-up follows, and its successor is looked for among the others. Order of the children decides ties, newest
-//! first.
+//! the runner-up follows, and its successor is looked for among the others. Comparisons are of the first 16 bytes of the
+//! keys, which are kept beside the children as numbers; whole keys are looked at when these are equal. Order of the
+//! children decides ties, newest first.
 
 use super::InternalIterator;
-use crate::{InternalKey, InternalKeyRef, Result, Slice, planted};
+use crate::{InternalKey, InternalKeyRef, Result, Slice, key_head, planted};
+use std::cmp::Ordering;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
@@ -21,6 +23,8 @@ enum Direction {
 #[derive(Debug)]
 pub struct MergingIterator<I> {
     children: Vec<I>,
+    /// The heads of the children's keys. Those of children without an entry mean nothing.
+    heads: Vec<u128>,
     /// The child with the current entry.
     winner: Option<usize>,
     /// The child that follows; `None` when the others have no entry.
@@ -34,6 +38,7 @@ impl<I: InternalIterator> MergingIterator<I> {
     /// Merges `children`, the one with the newest entries first.
     pub fn new(children: Vec<I>) -> Self {
         MergingIterator {
+            heads: vec![0; children.len()],
             children,
             winner: None,
             runner_up: None,
@@ -50,16 +55,29 @@ impl<I: InternalIterator> MergingIterator<I> {
     /// Whether the child at `a` comes before the one at `b` in the current direction.
     #[inline]
     fn ahead(&self, a: usize, b: usize) -> bool {
-        let order = self.children[a].key().cmp(&self.children[b].key());
+        let order = match self.heads[a].cmp(&self.heads[b]) {
+            Ordering::Equal => self.children[a].key().cmp(&self.children[b].key()),
+            order => order,
+        };
         let order = if self.direction == Direction::Forward { order } else { order.reverse() };
         order.then_with(|| a.cmp(&b)).is_lt()
     }
 
-    /// Finds the winner and the runner-up among the children.
+    /// Notes the head of a child that has moved. Whether it has an entry.
+    #[inline]
+    fn note(&mut self, child: usize) -> bool {
+        let valid = self.children[child].valid();
+        if valid {
+            self.heads[child] = key_head(self.children[child].key().user_key);
+        }
+        valid
+    }
+
+    /// Finds the winner and the runner-up among the children, all of which may have moved.
     fn rank(&mut self) {
         let (mut first, mut second) = (None, None);
         for child in 0..self.children.len() {
-            if !self.children[child].valid() {
+            if !self.note(child) {
                 continue;
             }
             match (first, second) {
@@ -81,7 +99,7 @@ impl<I: InternalIterator> MergingIterator<I> {
     /// others; only the new runner-up has to be found.
     #[inline]
     fn rank_after_step(&mut self, moved: usize) {
-        let stays = self.children[moved].valid();
+        let stays = self.note(moved);
         match self.runner_up {
             Some(other) if !stays || self.ahead(other, moved) => {
                 self.winner = Some(other);
@@ -225,6 +243,7 @@ impl<I: InternalIterator> InternalIterator for MergingIterator<I> {
         other != Some(winner.key().user_key) && winner.is_newest()
     }
 
+    #[inline]
     fn value_slice(&self) -> Slice {
         self.children[self.winner.expect("value_slice needs valid()")].value_slice()
     }
