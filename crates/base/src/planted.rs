@@ -45,8 +45,12 @@ faults! {
     HalfBatchVisible => "half-batch-visible",
     /// A read takes the sequence number first and the picture second.
     SequenceBeforePicture => "sequence-before-picture",
-    /// The members of a write group, but for the leader, are told that all went well.
+    /// The members of a round that shares a sync, but for the leader, are told that all went well.
     FollowerGetsOk => "follower-gets-ok",
+    /// A writer that finds a sync under way does not wait for its own.
+    AcknowledgedBeforeSynced => "acknowledged-before-synced",
+    /// What was written while a sync ran counts as synced.
+    SyncCoversLater => "sync-covers-later",
     /// An error of the log is no error of the write.
     LogErrorIgnored => "log-error-ignored",
     /// After a failed sync of the log it is synced again, and believed.

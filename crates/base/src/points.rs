@@ -45,7 +45,8 @@ points! {
     Admitted => "admitted", 0;
     /// The records of a batch are in the log, nothing is in the memtable.
     Logged => "logged", LOG;
-    /// The log was written, and is about to be synced.
+    /// The log was written, and is about to be synced. The thread leads those that wait for that, so nothing that syncs
+    /// may run inside.
     Unsynced => "unsynced", LOG;
     /// An operation of a batch was inserted.
     Inserted => "inserted", LOG;

@@ -21,29 +21,39 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "memory" | "disk" => (400_000, WriteOptions::new()),
         _ => return Err("usage: writers [memory|disk|sync]".into()),
     };
-    println!("threads     puts/s  of one thread  longest put  puts a commit");
+    println!("threads     puts/s  of one thread         p50         p99     longest  puts a sync");
     let mut alone = None;
     for threads in [1, 2, 4, 8, 16, 32] {
         let dir = tempfile::tempdir()?;
         let db = if mode == "memory" { Db::in_memory()? } else { Options::new().open(dir.path())? };
         let start = Instant::now();
-        let longest = write(&db, threads, puts / threads, &options)?;
+        let mut times = write(&db, threads, puts / threads, &options)?;
         let rate = f64::from(puts) / start.elapsed().as_secs_f64();
+        times.sort_unstable();
+        let at = |percent: usize| times[(times.len() - 1) * percent / 100];
         let stats = db.stats();
-        let group = stats.batches as f64 / stats.commit_groups as f64;
         let share = rate / *alone.get_or_insert(rate);
-        println!("{threads:>7} {rate:>10.0} {share:>14.2} {longest:>12.1?} {group:>14.2}");
+        print!(
+            "{threads:>7} {rate:>10.0} {share:>14.2} {:>11.1?} {:>11.1?} {:>11.1?}",
+            at(50),
+            at(99),
+            at(100)
+        );
+        match stats.log_syncs {
+            0 => println!(),
+            syncs => println!(" {:>12.2}", stats.batches as f64 / syncs as f64),
+        }
     }
     Ok(())
 }
 
-/// Writes from several threads; returns the longest time that a put took.
-fn write(db: &Db, threads: u32, puts_each: u32, options: &WriteOptions) -> esker::Result<Duration> {
+/// Writes from several threads; returns how long each put took.
+fn write(db: &Db, threads: u32, puts_each: u32, options: &WriteOptions) -> esker::Result<Vec<Duration>> {
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..threads)
             .map(|thread| {
-                scope.spawn(move || -> esker::Result<Duration> {
-                    let mut longest = Duration::ZERO;
+                scope.spawn(move || -> esker::Result<Vec<Duration>> {
+                    let mut times = Vec::with_capacity(puts_each as usize);
                     let mut random = u64::from(thread) * 7919 + 1;
                     for _ in 0..puts_each {
                         random ^= random << 13;
@@ -51,15 +61,16 @@ fn write(db: &Db, threads: u32, puts_each: u32, options: &WriteOptions) -> esker
                         random ^= random << 17;
                         let start = Instant::now();
                         db.put_with(format!("{random:016x}"), VALUE, options)?;
-                        longest = longest.max(start.elapsed());
+                        times.push(start.elapsed());
                     }
-                    Ok(longest)
+                    Ok(times)
                 })
             })
             .collect();
-        writers
-            .into_iter()
-            .map(|writer| writer.join().expect("a writer does not panic"))
-            .try_fold(Duration::ZERO, |longest, result| Ok(longest.max(result?)))
+        let mut times = Vec::new();
+        for writer in writers {
+            times.extend(writer.join().expect("a writer does not panic")?);
+        }
+        Ok(times)
     })
 }

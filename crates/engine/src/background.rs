@@ -82,6 +82,10 @@ impl BackgroundWork for Core {
     fn progress(&self) -> u64 {
         self.progress_now()
     }
+
+    fn sync(&self) {
+        self.queue.serve(self);
+    }
 }
 
 impl State {

@@ -1,5 +1,6 @@
 //! Waiting for background work, and closing.
 
+use crate::commit::SyncLog;
 use crate::core::Core;
 use crate::state::ManualRequest;
 use crate::{Error, Result};
@@ -97,15 +98,8 @@ impl Core {
 
     /// Makes all earlier writes durable.
     pub(crate) fn sync(&self) -> Result<()> {
-        let result = {
-            let mut log = self.log.lock();
-            self.check_writable()?;
-            self.sync_log(&mut log).inspect_err(|error| self.fail(error))
-        };
-        if result.is_err() {
-            self.report_failure();
-        }
-        result
+        self.check_writable()?;
+        self.queue.wait(self.visible.load(), self)
     }
 
     /// Closes: stops work, and releases the lock. With `clean` the memtables are flushed before, and the manifest is
@@ -131,6 +125,8 @@ impl Core {
         points::here(points::Point::ClosingStopped);
         self.drop_paused_jobs();
         let result = flushed.and_then(|()| if clean { self.end_files() } else { self.leave_files() });
+        self.log.lock().ended = true;
+        self.queue.close(&result.clone().and(Err(Error::closed())));
         self.sweep();
         *self.lock.lock() = None;
         result
@@ -152,11 +148,11 @@ impl Core {
     }
 
     fn end_files(&self) -> Result<()> {
-        let mut log = self.log.lock();
-        self.sync_log(&mut log)?;
+        self.queue.raise(self.sync_log()?);
+        let log = self.log.lock();
         let mut edit = VersionEdit::new();
         edit.last_sequence = Some(log.last_seq);
-        edit.durable_sequence = Some(self.log_durable());
+        edit.durable_sequence = Some(self.queue.durable());
         self.install(edit, |_| {})?;
         match self.manifest.lock().writer.take() {
             Some(writer) => writer.write_clean_current(),
@@ -164,10 +160,14 @@ impl Core {
         }
     }
 
-    /// Hands what is buffered to the operating system, unless the log has failed before.
+    /// Hands what is buffered to the operating system, unless the log has failed before. Syncs only for commits whose
+    /// outcome somebody wants to be told.
     fn leave_files(&self) -> Result<()> {
         if self.has_failed() {
             return Ok(());
+        }
+        if self.queue.has_wishes() {
+            self.queue.raise(self.sync_log()?);
         }
         let mut log = self.log.lock();
         log.record_skip()?;

@@ -5,7 +5,7 @@
 //! Taken in this order, and never the other way round (`closing`, held by a `close`, and `resuming`, held by a `resume`,
 //! come before all of them):
 //!
-//! 1. `log`: the log's end. Held by the leader of a write group, and by whoever seals the memtable or syncs.
+//! 1. `log`: the log's end. Held while a batch is committed, and by whoever seals the memtable; not across a sync.
 //! 2. `manifest`: the manifest's end. Held while an edit is written and installed.
 //! 3. `state`: what is in memory. Held for moments; never across I/O, a callback or a wait.
 //!
@@ -22,6 +22,7 @@ use crate::snapshot::SnapshotRegistry;
 use crate::state::{OldPicture, State};
 use crate::super_version::SuperVersion;
 use crate::table_cache::TableOpener;
+use crate::turn_lock::TurnLock;
 use crate::version_set::VersionSet;
 use crate::write::LogEnd;
 use crate::{Components, Error, Options, Result};
@@ -49,7 +50,7 @@ pub(crate) struct Core {
 
     // Locks of their own.
     pub(crate) queue: CommitQueue,
-    pub(crate) log: Mutex<LogEnd>,
+    pub(crate) log: TurnLock<LogEnd>,
     pub(crate) manifest: Mutex<VersionSet>,
     pub(crate) state: Mutex<State>,
     pub(crate) snapshots: SnapshotRegistry,
@@ -74,8 +75,6 @@ pub(crate) struct Core {
     stopping: AtomicBool,
     /// Whether something waits until nobody reads it any more.
     leftovers: AtomicBool,
-    /// The sequence number up to which the log is known to be on the device.
-    log_durable: AtomicU64,
     pub(crate) metrics: Metrics,
     pub(crate) flow: Flow,
     pub(crate) room: Room,
@@ -93,6 +92,8 @@ pub(crate) struct CoreParts {
     pub(crate) manifest: VersionSet,
     pub(crate) state: State,
     pub(crate) visible: u64,
+    /// Up to which number the log is on the device.
+    pub(crate) durable: u64,
     pub(crate) next_file: u64,
     pub(crate) lock: Box<dyn FileLock>,
     pub(crate) recovery: RecoveryReport,
@@ -105,6 +106,7 @@ impl Core {
         let flow = Flow::new(parts.options.background_rate_limit);
         let shape = parts.options.leveled_options();
         let super_version = ArcSwap::new(parts.state.super_version(&shape));
+        let clock = Arc::clone(&parts.components.clock);
         Arc::new_cyclic(|this| Core {
             dir: parts.dir,
             options: parts.options,
@@ -113,8 +115,8 @@ impl Core {
             tables: parts.tables,
             recovery: parts.recovery,
             this: Weak::clone(this),
-            queue: CommitQueue::default(),
-            log: Mutex::new(parts.log),
+            queue: CommitQueue::new(parts.durable),
+            log: TurnLock::new(parts.log, clock),
             manifest: Mutex::new(parts.manifest),
             state: Mutex::new(parts.state),
             snapshots: SnapshotRegistry::default(),
@@ -130,7 +132,6 @@ impl Core {
             closed: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             leftovers: AtomicBool::new(false),
-            log_durable: AtomicU64::new(0),
             metrics: Metrics::default(),
             flow,
             room: parts.room,
@@ -199,15 +200,6 @@ impl Core {
 
     pub(crate) fn has_leftovers(&self) -> bool {
         self.leftovers.load(Ordering::SeqCst)
-    }
-
-    /// What the log is known to hold on the device. For the manifest: a promise that recovery will insist on.
-    pub(crate) fn log_durable(&self) -> u64 {
-        self.log_durable.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn set_log_durable(&self, seq: u64) {
-        self.log_durable.store(seq, Ordering::SeqCst);
     }
 
     pub(crate) fn has_failed(&self) -> bool {

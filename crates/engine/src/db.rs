@@ -1,6 +1,6 @@
 //! [`Db`]: the handle that users hold.
 
-use crate::commit::{CommitGroup, Request};
+use crate::commit::Request;
 use crate::core::Core;
 use crate::cursor::{Bounds, Cursor};
 use crate::event::RecoveryReport;
@@ -10,7 +10,7 @@ use crate::iter::{DbIterator, bounds_of, prefix_bounds};
 use crate::metrics::Stats;
 use crate::repair::RepairReport;
 use crate::verify::VerifyReport;
-use crate::{Components, Durability, Error, Options, Result, Snapshot, WriteBatch, WriteOptions};
+use crate::{Commit, Components, Durability, Error, Options, Result, Snapshot, WriteBatch, WriteOptions};
 use esker_base::coding::{put_bytes, varint_len};
 use esker_base::{MAX_KEY_LEN, MAX_VALUE_LEN, Slice, ValueKind};
 use std::cell::RefCell;
@@ -26,6 +26,9 @@ use std::sync::Arc;
 /// was handed to the operating system, so it survives the death of the process; a loss of power may cost the newest
 /// writes, but always a suffix of them, never a hole and never half a batch. [`WriteOptions::sync`] makes a write, and
 /// all before it, survive that too; so does [`Db::sync`] for all writes so far.
+///
+/// Readers see a write as soon as it is in the log, so before its sync has ended: other writers go on meanwhile. A reader
+/// that acts on what it has read, and must not see it lost with the power, calls [`Db::sync`] first.
 ///
 /// # Handles
 ///
@@ -58,6 +61,15 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Db {
     pub(crate) handle: Arc<Handle>,
+}
+
+fn check_batch(batch: &WriteBatch) -> Result<()> {
+    batch.check()?;
+    if batch.is_plain() {
+        Ok(())
+    } else {
+        Err(Error::invalid_argument("a batch may hold puts and deletes in the default keyspace only"))
+    }
 }
 
 /// The default settings of a write.
@@ -106,7 +118,8 @@ impl Db {
     ///
     /// `TooLarge` and `Closed`: nothing was written. [`ReadOnly`](crate::ErrorKind::ReadOnly) after an earlier
     /// background error. `Io` and `NoSpace`: the log refused it, and it is not there.
-    /// [`WriteUnknown`](crate::ErrorKind::WriteUnknown): whether it is there shows at the next open.
+    /// [`WriteUnknown`](crate::ErrorKind::WriteUnknown): whether it is there shows at the next open. When only its sync has
+    /// failed, reads show it already, and [`resume`](Db::resume) makes it durable.
     #[doc(alias = "insert")]
     #[doc(alias = "set")]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
@@ -162,13 +175,25 @@ impl Db {
     ///
     /// As [`put`](Db::put), for the whole batch.
     pub fn write_with(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
-        batch.check()?;
-        if !batch.is_plain() {
-            return Err(Error::invalid_argument(
-                "a batch may hold puts and deletes in the default keyspace only",
-            ));
+        check_batch(&batch)?;
+        self.commit_and_wait(Arc::from(batch.encoded()), batch.len(), options)
+    }
+
+    /// [`write_with`](Db::write_with) for those who don't want to wait for the device: returns as soon as readers see the
+    /// batch, and the [`Commit`] tells when it is durable. With [`Durability::Sync`] the sync begins at once, in the
+    /// background; with less, when [`Commit::wait_synced`] or [`Commit::on_synced`] asks for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Db::put), for the whole batch: nothing of it is visible then.
+    pub fn submit(&self, batch: WriteBatch, options: &WriteOptions) -> Result<Commit> {
+        check_batch(&batch)?;
+        let (seq, sync) = self.commit(Arc::from(batch.encoded()), batch.len(), options)?;
+        if sync {
+            self.handle.queue.want(seq);
+            self.handle.serve_commits();
         }
-        self.submit(Arc::from(batch.encoded()), batch.len(), options)
+        Ok(Commit::new(&self.handle, seq))
     }
 
     /// The value of a key.
@@ -340,7 +365,8 @@ impl Db {
 
     /// After an error of the log or the manifest: starts a new log and, if need be, a new manifest, writes everything in
     /// memory to new tables, and takes writes again. Also lets failed background work be tried at once. Batches whose
-    /// outcome was unknown are settled by it: they are not there. Does nothing when nothing is wrong.
+    /// outcome was unknown are settled by it: those that reads show are durable then, the others are not there. Does nothing
+    /// when nothing is wrong.
     ///
     /// After a full disk background threads try this by themselves, every second at first. With
     /// [`Background::Inline`](crate::Background::Inline) there are none, so it is for the caller to try.
@@ -393,32 +419,34 @@ impl Db {
             }
             payload
         });
-        self.submit(payload, 1, options)
+        self.commit_and_wait(payload, 1, options)
     }
 
-    fn submit(&self, payload: Arc<[u8]>, count: u32, options: &WriteOptions) -> Result<()> {
+    /// Commits, and returns the sequence number that is to be synced, and whether that was asked for.
+    fn commit(&self, payload: Arc<[u8]>, count: u32, options: &WriteOptions) -> Result<(u64, bool)> {
         let core: &Core = &self.handle;
         core.check_writable()?;
         let durability = options.durability.unwrap_or(core.options.durability);
-        if count == 0 && durability != Durability::Sync {
-            return Ok(());
-        }
         let bytes = payload.len();
         let request = Request { payload, count, durability, wal: options.wal };
-        if count > 0 {
+        // A sync alone needs no room, and must not wait for it.
+        let seq = if count == 0 {
+            core.visible.load()
+        } else if options.no_stall {
             core.check_room(&request)?;
-        }
-        if options.no_stall && count > 0 {
             core.admit_at_once(bytes)?;
-            return core.commit_admitted(&[&request], false);
-        }
-        if count > 0 {
-            core.admit_writer(bytes)?;
-        }
-        if durability == Durability::Sync {
-            core.queue.submit(request, core)
+            core.commit(&request, false)?
         } else {
-            core.commit(&[&request])
-        }
+            core.check_room(&request)?;
+            core.admit_writer(bytes)?;
+            core.commit(&request, true)?
+        };
+        Ok((seq, durability == Durability::Sync))
+    }
+
+    fn commit_and_wait(&self, payload: Arc<[u8]>, count: u32, options: &WriteOptions) -> Result<()> {
+        let (seq, sync) = self.commit(payload, count, options)?;
+        let core: &Core = &self.handle;
+        if sync { core.queue.wait(seq, core) } else { Ok(()) }
     }
 }

@@ -1,6 +1,6 @@
 //! Admission of writers: what background work tells the throttle, and how a writer is held up.
 //!
-//! Writers come here before they queue up and before they take a lock. `stall` and `throttle` decide, both pure; this
+//! Writers come here before they take a lock. `stall` and `throttle` decide, both pure; this
 //! file collects what they look at, and does the waiting.
 
 use crate::core::Core;

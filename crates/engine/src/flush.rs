@@ -114,7 +114,7 @@ impl FlushJob {
         };
         let mut edit = VersionEdit::new();
         edit.last_sequence = Some(self.generation.last_seq());
-        edit.durable_sequence = Some(core.log_durable());
+        edit.durable_sequence = Some(core.queue.durable());
         {
             let state = core.state.lock();
             for (position, keyspace) in state.keyspaces.iter().enumerate() {

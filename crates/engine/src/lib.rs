@@ -46,6 +46,8 @@ mod state;
 mod super_version;
 mod table_cache;
 mod throttle;
+mod ticket;
+mod turn_lock;
 mod verify;
 mod version_set;
 mod write;
@@ -65,6 +67,7 @@ pub use metrics::{LevelStats, StallStats, Stats};
 pub use options::{Background, Compression, Durability, Options, RecoveryMode, WriteOptions};
 pub use repair::RepairReport;
 pub use snapshot::Snapshot;
+pub use ticket::Commit;
 pub use verify::VerifyReport;
 
 /// File systems to run a database on.

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) struct Metrics {
     batches: AtomicU64,
     operations: AtomicU64,
-    groups: AtomicU64,
+    syncs: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) flushed_bytes: AtomicU64,
     pub(crate) compactions: AtomicU64,
@@ -35,11 +35,14 @@ pub struct StallStats {
 }
 
 impl Metrics {
-    pub(crate) fn committed(&self, batches: u64, operations: u64) {
-        // The leader is alone here, so a load and a store do.
-        self.batches.store(self.batches.load(Relaxed) + batches, Relaxed);
+    pub(crate) fn committed(&self, operations: u64) {
+        // The log is locked, so a load and a store do.
+        self.batches.store(self.batches.load(Relaxed) + 1, Relaxed);
         self.operations.store(self.operations.load(Relaxed) + operations, Relaxed);
-        self.groups.store(self.groups.load(Relaxed) + 1, Relaxed);
+    }
+
+    pub(crate) fn log_synced(&self) {
+        self.syncs.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn stalled(&self, took: Duration, cause: &'static str) {
@@ -74,8 +77,8 @@ pub struct Stats {
     pub batches: u64,
     /// Operations in them.
     pub operations: u64,
-    /// Commits: each wrote the log once for a group of batches.
-    pub commit_groups: u64,
+    /// Syncs of the log. Writers that wait at the same time share one.
+    pub log_syncs: u64,
     /// Flushes.
     pub flushes: u64,
     /// Bytes of tables that flushes wrote.
@@ -168,7 +171,7 @@ impl Core {
             oldest_snapshot: snapshots.oldest.map(|(seq, _)| seq),
             batches: metrics.batches.load(Relaxed),
             operations: metrics.operations.load(Relaxed),
-            commit_groups: metrics.groups.load(Relaxed),
+            log_syncs: metrics.syncs.load(Relaxed),
             flushes: metrics.flushes.load(Relaxed),
             flushed_bytes: metrics.flushed_bytes.load(Relaxed),
             compactions: metrics.compactions.load(Relaxed),
@@ -246,8 +249,8 @@ impl fmt::Display for Stats {
         )?;
         writeln!(
             f,
-            "written    {} operations in {} batches, {} commits",
-            self.operations, self.batches, self.commit_groups
+            "written    {} operations in {} batches, {} syncs of the log",
+            self.operations, self.batches, self.log_syncs
         )?;
         writeln!(f, "flushes    {} ({} bytes)", self.flushes, self.flushed_bytes)?;
         writeln!(

@@ -28,7 +28,10 @@ impl Core {
             (gone, files, freed)
         };
         if files.iter().any(|(kind, _)| *kind == FileKind::Wal) {
-            self.close_flushed_segments();
+            let reversed = planted::is(planted::Fault::LocksReversed).then(|| self.state.lock());
+            let mut log = self.log.lock();
+            drop(reversed);
+            self.drop_flushed_segments(&mut log);
         }
         points::here(points::Point::Obsolete);
         let retry_tables: Vec<Arc<TableHandle>> =
@@ -42,15 +45,6 @@ impl Core {
             self.set_leftovers(true);
         }
         drop(memtables);
-    }
-
-    /// Closes the log segments whose writes are all in tables: as long as one is open, its space does not come back,
-    /// and a database that never syncs would keep them all.
-    fn close_flushed_segments(&self) {
-        let reversed = planted::is(planted::Fault::LocksReversed).then(|| self.state.lock());
-        let mut log = self.log.lock();
-        let oldest_needed = reversed.unwrap_or_else(|| self.state.lock()).oldest_log();
-        log.unsynced.retain(|segment| segment.header().number >= oldest_needed);
     }
 
     /// Whether the file is gone. A failure is no error: it is tried again later, and by the next open.

@@ -349,6 +349,7 @@ impl<'a> Opening<'a> {
             skipped: None,
             look_for_room_at: 0,
             active,
+            ended: false,
         };
         let core = Core::new(CoreParts {
             dir: self.dir.to_path_buf(),
@@ -359,13 +360,13 @@ impl<'a> Opening<'a> {
             manifest: VersionSet { state: self.state, writer: Some(manifest), in_doubt: false },
             state,
             visible: self.last_seq,
+            durable,
             next_file: self.next_file,
             lock,
             recovery: report,
             room: Room::new(self.options, available),
             open_files: self.components.open_files.clone().unwrap_or_else(|| Arc::new(OpenFiles::new(1))),
         });
-        core.set_log_durable(durable);
         Ok(core)
     }
 

@@ -140,7 +140,7 @@ impl Core {
         log.unsynced.clear();
         log.writer.previous_is_durable();
         log.writer.sync()?;
-        self.set_log_durable(log.writer.durable_sequence());
+        self.queue.raise(log.writer.durable_sequence());
         Ok(())
     }
 }

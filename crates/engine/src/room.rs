@@ -113,24 +113,24 @@ impl Core {
     /// Looks at the free space when the log has grown enough since the last time. A commit that is small against the
     /// reserve still goes through.
     #[inline]
-    pub(crate) fn look_for_room(&self, log: &mut LogEnd, group: &[&Request]) -> Result<()> {
-        let bytes: usize = group.iter().map(|request| request.payload.len()).sum();
+    pub(crate) fn look_for_room(&self, log: &mut LogEnd, request: &Request) -> Result<()> {
+        let bytes = request.payload.len();
         let end = log.writer.len_of_all().saturating_add(bytes as u64);
         if end < log.look_for_room_at || self.room.reserve == 0 {
             return Ok(());
         }
-        self.look_now(log, group, bytes as u64, end)
+        self.look_now(log, request, bytes as u64, end)
     }
 
     #[cold]
-    fn look_now(&self, log: &mut LogEnd, group: &[&Request], bytes: u64, end: u64) -> Result<()> {
+    fn look_now(&self, log: &mut LogEnd, request: &Request, bytes: u64, end: u64) -> Result<()> {
         log.look_for_room_at = end.saturating_add(self.room.look_every());
         let (free, needed) = (self.free_space(), self.room.reserve.saturating_add(bytes));
         if free >= needed {
             return Ok(());
         }
         self.room.low.store(true, Relaxed);
-        if bytes <= self.room.look_every() || group.iter().all(|request| only_deletes(request)) {
+        if bytes <= self.room.look_every() || only_deletes(request) {
             return Ok(());
         }
         self.room.refused.fetch_add(1, Relaxed);

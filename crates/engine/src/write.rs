@@ -1,14 +1,15 @@
 //! What a commit does, and the log's end on which it does it.
 //!
-//! The order is: log, sync if asked, memtable, publish. A batch is visible only when all of it is in the memtable, and
-//! an `Ok` is given only after the durability that was asked for.
+//! The order is: log, memtable, publish, and then, without the log's lock, sync if asked. A batch is visible only when all
+//! of it is in the memtable, and an `Ok` is given only after the durability that was asked for.
 
-use crate::commit::{CommitGroup, Request};
+use crate::commit::{Request, SyncLog};
 use crate::core::Core;
+use crate::scheduler::BackgroundWork;
 use crate::super_version::Generation;
 use crate::{Durability, Error, Result};
 use esker_base::{BatchReader, ErrorKind, FileKind, MAX_SEQUENCE, SequenceNumber, key_hash, planted, points};
-use esker_wal::{LogKind, LogWriter, SegmentHeader};
+use esker_wal::{LogKind, LogWriter, SegmentHeader, SyncPoint};
 use std::sync::Arc;
 
 /// Bytes of `Durability::Memory` writes that gather before they go to the operating system.
@@ -21,8 +22,8 @@ const SEQUENCE_RESERVE: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct LogEnd {
     pub(crate) writer: LogWriter,
-    /// Segments before the present one that were not synced, oldest first.
-    pub(crate) unsynced: Vec<LogWriter>,
+    /// The ends of segments before the present one that may not be synced, oldest first.
+    pub(crate) unsynced: Vec<SyncPoint>,
     /// The last sequence number that was given out.
     pub(crate) last_seq: SequenceNumber,
     /// Numbers that were given out without the log, and which no skip record covers yet: first and count.
@@ -31,30 +32,51 @@ pub(crate) struct LogEnd {
     pub(crate) look_for_room_at: u64,
     /// The memtables of the present segment: the same as `State::active`.
     pub(crate) active: Arc<Generation>,
+    /// Whether the database is closed, and its files are no longer ours.
+    pub(crate) ended: bool,
 }
 
-impl CommitGroup for Core {
+/// What a sync is about to make durable, oldest first.
+struct SyncPlan {
+    older: Vec<SyncPoint>,
+    present: SyncPoint,
+}
+
+impl SyncLog for Core {
     fn now(&self) -> std::time::Duration {
         self.components.clock.now()
     }
 
-    fn commit(&self, group: &[&Request]) -> Result<()> {
-        self.commit_admitted(group, true)
+    /// Makes everything in the log durable, older segments first (F7). The log is locked only to see what there is, so it
+    /// takes writes meanwhile. After a failure the outcome of the unsynced writes is unknown, and nothing is synced again.
+    fn sync_log(&self) -> Result<SequenceNumber> {
+        let planned = {
+            let mut log = self.log.lock();
+            if log.ended {
+                return Err(Error::closed());
+            }
+            self.plan_sync(&mut log)
+        };
+        let synced = planned.and_then(|plan| self.run_sync(&plan)).map_err(unknown);
+        if let Err(error) = &synced {
+            self.fail(error);
+            self.report_failure();
+        }
+        synced
     }
 }
 
 impl Core {
-    /// Commits a group that admission has let in. Where it must seal a memtable, and flushes or level 0 lag too far for
-    /// that, it waits, or fails with `WouldStall`.
-    pub(crate) fn commit_admitted(&self, group: &[&Request], may_wait: bool) -> Result<()> {
-        // A sync alone needs no room, and must not wait for it.
-        let writes = group.iter().any(|request| request.count > 0);
+    /// Writes a batch that admission has let in to the log and the memtable, and publishes it. Returns the last sequence
+    /// number up to then; what has to be synced is for the caller to wait for. Where the batch must seal a memtable, and
+    /// flushes or level 0 lag too far for that, it waits, or fails with `WouldStall`.
+    pub(crate) fn commit(&self, request: &Request, may_wait: bool) -> Result<SequenceNumber> {
         let mut may_seal = false;
         let (rotated, result) = loop {
             points::here(points::Point::Admitted);
             let mut log = self.log.lock();
             self.check_writable()?;
-            let full = writes && self.is_full(&log);
+            let full = self.is_full(&log);
             if full && !may_seal {
                 drop(log);
                 self.admit_seal(may_wait)?;
@@ -62,7 +84,7 @@ impl Core {
                 continue;
             }
             let ready = if full { self.rotate(&mut log) } else { Ok(()) };
-            break (full, ready.and_then(|()| self.append_group(&mut log, group)));
+            break (full, ready.and_then(|()| self.append(&mut log, request)));
         };
         if rotated {
             self.work_available();
@@ -79,14 +101,14 @@ impl Core {
         full && !log.active.is_empty()
     }
 
-    fn append_group(&self, log: &mut LogEnd, group: &[&Request]) -> Result<()> {
-        let count: u64 = group.iter().map(|request| u64::from(request.count)).sum();
+    fn append(&self, log: &mut LogEnd, request: &Request) -> Result<SequenceNumber> {
+        let count = u64::from(request.count);
         let first = log.last_seq + 1;
         if first + count > MAX_SEQUENCE - SEQUENCE_RESERVE {
             return Err(Error::fatal("the sequence numbers are used up"));
         }
-        self.look_for_room(log, group)?;
-        let mut logged = self.log_group(log, group, first);
+        self.look_for_room(log, request)?;
+        let mut logged = self.log_batch(log, request, first);
         if planted::is(planted::Fault::LogErrorIgnored) {
             logged = Ok(());
         }
@@ -96,48 +118,35 @@ impl Core {
             planted::pause();
         }
         points::here(points::Point::Logged);
-        let mut seq = first;
-        for request in group {
-            // A failure here is a bug: the operations were checked before they were logged.
-            seq = self.apply(&log.active, request, seq).inspect_err(|error| self.fail(error))?;
-        }
+        // A failure here is a bug: the operations were checked before they were logged.
+        self.apply(&log.active, request, first).inspect_err(|error| self.fail(error))?;
         points::here(points::Point::Applied);
         log.last_seq += count;
         self.visible.publish(log.last_seq);
         points::here(points::Point::Published);
-        self.metrics.committed(group.len() as u64, count);
-        Ok(())
+        self.metrics.committed(count);
+        Ok(log.last_seq)
     }
 
-    /// Writes the group's records, in one piece, and syncs if one of its members asks for that.
-    fn log_group(&self, log: &mut LogEnd, group: &[&Request], first: SequenceNumber) -> Result<()> {
-        let mut seq = first;
-        let mut durability = Durability::Memory;
-        for request in group {
-            let count = u64::from(request.count);
-            if request.wal && count > 0 {
-                log.record_skip()?;
-                log.writer.append_batch(seq, count, &request.payload)?;
-            } else if count > 0 {
-                log.skip(seq, count);
-            }
-            if request.wal || request.durability == Durability::Sync {
-                durability = durability.max(request.durability);
-            }
-            seq += count;
+    /// Writes the batch's record, and hands it to the operating system unless it may stay in the buffer.
+    fn log_batch(&self, log: &mut LogEnd, request: &Request, first: SequenceNumber) -> Result<()> {
+        let count = u64::from(request.count);
+        if !request.wal {
+            log.skip(first, count);
+            return Ok(());
         }
-        match durability {
-            Durability::Sync => self.sync_log(log),
-            Durability::Memory if log.writer.buffered() < MEMORY_BUFFER => Ok(()),
-            _ => log.writer.flush(),
+        log.record_skip()?;
+        log.writer.append_batch(first, count, &request.payload)?;
+        if request.durability == Durability::Memory && log.writer.buffered() < MEMORY_BUFFER {
+            return Ok(());
         }
+        log.writer.flush()
     }
 
-    /// Inserts a batch into the memtables. Returns the sequence number after it.
-    fn apply(&self, active: &Generation, request: &Request, first: SequenceNumber) -> Result<SequenceNumber> {
-        let mut seq = first;
+    /// Inserts a batch into the memtables.
+    fn apply(&self, active: &Generation, request: &Request, first: SequenceNumber) -> Result<()> {
         let mut writer = active.memtables[0].writer();
-        for op in BatchReader::new(&request.payload) {
+        for (seq, op) in (first..).zip(BatchReader::new(&request.payload)) {
             let op = op.map_err(|offset| Error::fatal(format!("operation at byte {offset} of a batch")))?;
             let hash = key_hash(self.tables.hash_seed, &request.payload[op.key.clone()]);
             writer.insert(&request.payload, op.key, op.value, seq, op.kind, hash);
@@ -146,31 +155,54 @@ impl Core {
                 planted::pause();
             }
             points::here(points::Point::Inserted);
-            seq += 1;
         }
-        Ok(seq)
+        Ok(())
     }
 
-    /// Makes everything in the log durable, older segments first. After a failure the outcome of the unsynced writes
-    /// is unknown, and nothing is synced again.
-    pub(crate) fn sync_log(&self, log: &mut LogEnd) -> Result<()> {
-        let oldest_needed = self.state.lock().oldest_log();
-        // What an older segment holds is in tables by now.
-        log.unsynced.retain(|segment| segment.header().number >= oldest_needed);
+    /// Sees to it that what is wanted of the commit queue is done, by a thread of the background if there is one. Called
+    /// without a lock.
+    pub(crate) fn serve_commits(&self) {
+        if !self.queue.is_served()
+            && let Some(this) = self.this.upgrade()
+        {
+            let work: Arc<dyn BackgroundWork> = this;
+            self.components.scheduler.sync_wanted(&work);
+        }
+    }
+
+    /// What must be synced so that everything up to now is durable.
+    fn plan_sync(&self, log: &mut LogEnd) -> Result<SyncPlan> {
+        self.drop_flushed_segments(log);
+        log.record_skip()?;
+        log.writer.flush()?;
+        Ok(SyncPlan { older: log.unsynced.clone(), present: log.writer.sync_point() })
+    }
+
+    fn run_sync(&self, plan: &SyncPlan) -> Result<SequenceNumber> {
         if !planted::is(planted::Fault::OldLogNotSynced) {
-            for segment in &mut log.unsynced {
-                segment.sync().map_err(unknown)?;
+            for older in &plan.older {
+                older.sync()?;
             }
         }
-        log.unsynced.clear();
-        log.writer.previous_is_durable();
-        log.record_skip()?;
-        // What the flush says stands: after a clean cut the group is certainly not in the log.
-        log.writer.flush()?;
         points::here(points::Point::Unsynced);
-        log.writer.sync().map_err(unknown)?;
-        self.set_log_durable(log.writer.durable_sequence());
-        Ok(())
+        plan.present.previous_is_durable();
+        plan.present.sync()?;
+        self.metrics.log_synced();
+        if planted::is(planted::Fault::SyncCoversLater) {
+            planted::pause();
+            self.queue.raise(self.visible.load());
+        }
+        Ok(plan.present.last_sequence())
+    }
+
+    /// Forgets the log segments that are synced to their ends, and those whose writes are all in tables: as long as one is
+    /// open, its space does not come back, and a database that never syncs would keep them all.
+    pub(crate) fn drop_flushed_segments(&self, log: &mut LogEnd) {
+        if log.unsynced.is_empty() {
+            return;
+        }
+        let oldest_needed = self.state.lock().oldest_log();
+        log.unsynced.retain(|segment| segment.number() >= oldest_needed && !segment.is_synced());
     }
 
     /// Hands what `Durability::Memory` writes have left in the buffer to the operating system. Idle background threads
@@ -202,7 +234,8 @@ impl Core {
         let fresh = Generation::new(number, self.tables.hash_seed, log.active.memtables.len(), memtable_size);
         let sealed = std::mem::replace(&mut log.active, fresh);
         sealed.seal(log.last_seq);
-        log.unsynced.push(std::mem::replace(&mut log.writer, writer));
+        let ended = std::mem::replace(&mut log.writer, writer);
+        log.unsynced.push(ended.sync_point());
         log.look_for_room_at = 0;
         points::here(points::Point::Sealed);
         let mut state = self.state.lock();

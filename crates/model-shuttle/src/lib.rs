@@ -1,7 +1,7 @@
-//! The group commit under random schedules.
+//! The group commit, and the lock of the log, under random schedules.
 //!
 //! `CommitQueue` is the real one: its file is included here, with shuttle's primitives in place of std's. What it
-//! commits to is a miniature that stalls, fails, panics and closes; see [`group_commit`].
+//! syncs is a miniature that stalls, fails and panics; see [`group_commit`]. `TurnLock` is the real one too; see [`turns`].
 
 #![cfg(feature = "shuttle")]
 
@@ -9,7 +9,7 @@
 extern crate self as esker_base;
 
 pub use esker::{Durability, Error, Result};
-pub use real_base::{SequenceNumber, planted};
+pub use real_base::{Clock, SequenceNumber, planted};
 
 #[path = "../../base/src/sync.rs"]
 #[allow(dead_code, reason = "not everything in it is modelled")]
@@ -19,6 +19,11 @@ pub mod sync;
 #[allow(dead_code, reason = "not everything in it is modelled")]
 mod commit;
 
-mod group;
+#[path = "../../engine/src/turn_lock.rs"]
+mod turn_lock;
 
-pub use group::{Plan, Told, group_commit};
+mod group;
+mod turns;
+
+pub use group::{Plan, Wrong, group_commit};
+pub use turns::turns;

@@ -43,6 +43,7 @@ pub const ERROR: Harness = Harness {
         "state read-only",
         "refused write",
         "write of unknown outcome",
+        "visible write of unknown outcome",
         "failed read",
         "failed scan",
         "resumed",
@@ -174,6 +175,7 @@ impl<'a, 'b> Trial<'a, 'b> {
 
     fn write(&mut self, db: &Db, ops: &[WriteOp], promise: Promise) {
         self.history.begin(ops, promise);
+        let before = db.stats().last_sequence;
         let Err(error) = write(db, ops, promise) else {
             self.history.acknowledge();
             self.model.apply(ops);
@@ -187,6 +189,11 @@ impl<'a, 'b> Trial<'a, 'b> {
             ErrorKind::WriteUnknown { .. } => {
                 self.case.coverage.hit("write of unknown outcome");
                 self.history.unknown();
+                if db.stats().last_sequence > before {
+                    // Only its sync has failed: it shows, and a resume keeps it.
+                    self.case.coverage.hit("visible write of unknown outcome");
+                    self.model.apply(ops);
+                }
             }
             other => panic!("a write failed in an unexpected way: {other:?}"),
         }
@@ -252,7 +259,7 @@ impl<'a, 'b> Trial<'a, 'b> {
         if found != self.model.content(self.model.now()) {
             return Err("after resume the content differs".to_owned());
         }
-        // Batches of unknown outcome are settled: they are not there, and never will be.
+        // Batches of unknown outcome are settled: those that show stay, the others never will be there.
         self.history.restart(&found);
         let ops = [WriteOp::Put(b"resumed".to_vec(), b"yes".to_vec())];
         self.history.begin(&ops, Promise::Sync);

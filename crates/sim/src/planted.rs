@@ -44,6 +44,8 @@ const PLANS: &[Plan] = &[
     plan("half-batch-visible", "schedule", Some("points")),
     plan("sequence-before-picture", "schedule", Some("points")),
     plan("follower-gets-ok", "schedule", Some("threads")),
+    plan("acknowledged-before-synced", "schedule", Some("threads")),
+    plan("sync-covers-later", "schedule", Some("threads")),
     plan("log-error-ignored", "error", None),
     plan("sync-retried", "error", Some("lossy-sync")),
     plan("resumed-without-flush", "error", None),

@@ -92,8 +92,20 @@ pub trait WritableFile: Send + Debug {
     /// Reserves room on the device up to `len` bytes without changing the length. May do nothing.
     fn preallocate(&mut self, len: u64) -> io::Result<()>;
 
+    /// A handle that makes the file durable while this one goes on writing, and after it was closed.
+    fn syncer(&self) -> Arc<dyn FileSync>;
+
     /// Closes the file and reports a late error that the system kept for it. Does not sync.
     fn close(self: Box<Self>) -> io::Result<()>;
+}
+
+/// Makes a file durable beside its writer, from any thread.
+///
+/// The system tells of a failure once for writer and syncers together: of two syncs that run at the same time, only one
+/// may learn of it. So there must be one at a time.
+pub trait FileSync: Send + Sync + Debug {
+    /// Makes durable what was appended before the call (`fdatasync`). What is appended meanwhile may be durable or not.
+    fn sync_data(&self) -> io::Result<()>;
 }
 
 /// A file open for reading at any offset, from many threads at once.

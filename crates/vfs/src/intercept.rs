@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{Call, CallKind, DirEntry, EntryKind, FileLock, RandomAccessFile, Vfs, WritableFile};
+use crate::{Call, CallKind, DirEntry, EntryKind, FileLock, FileSync, RandomAccessFile, Vfs, WritableFile};
 
 /// What stands between the caller and the file system below. Called from many threads at once.
 pub trait Interceptor: Send + Sync + Debug + 'static {
@@ -165,9 +165,27 @@ impl<I: Interceptor> WritableFile for InterceptWriter<I> {
         self.interceptor.unit(&call, || self.inner.preallocate(len))
     }
 
+    fn syncer(&self) -> Arc<dyn FileSync> {
+        let (path, interceptor) = (self.path.clone(), Arc::clone(&self.interceptor));
+        Arc::new(InterceptSync { inner: self.inner.syncer(), path, interceptor })
+    }
+
     fn close(self: Box<Self>) -> io::Result<()> {
         let InterceptWriter { inner, path, interceptor } = *self;
         interceptor.unit(&Call::new(CallKind::Close, &path), || inner.close())
+    }
+}
+
+#[derive(Debug)]
+struct InterceptSync<I> {
+    inner: Arc<dyn FileSync>,
+    path: Box<Path>,
+    interceptor: Arc<I>,
+}
+
+impl<I: Interceptor> FileSync for InterceptSync<I> {
+    fn sync_data(&self) -> io::Result<()> {
+        self.interceptor.unit(&Call::new(CallKind::SyncData, &self.path), || self.inner.sync_data())
     }
 }
 

@@ -27,7 +27,7 @@ mod open_files;
 mod os;
 mod rng;
 
-pub use api::{DirEntry, EntryKind, FileLock, RandomAccessFile, Vfs, WritableFile};
+pub use api::{DirEntry, EntryKind, FileLock, FileSync, RandomAccessFile, Vfs, WritableFile};
 pub use call::{Call, CallKind};
 pub use fault::{Fault, FaultMode, FaultVfs, Faults};
 pub use intercept::{InterceptVfs, Interceptor};

@@ -12,7 +12,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{DirEntry, EntryKind, FileLock, RandomAccessFile, Vfs, WritableFile};
+use crate::{DirEntry, EntryKind, FileLock, FileSync, RandomAccessFile, Vfs, WritableFile};
 
 /// The file system of the operating system.
 ///
@@ -36,7 +36,7 @@ impl OsVfs {
 impl Vfs for OsVfs {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         let file = options().write(true).create_new(true).open(path)?;
-        Ok(Box::new(OsWriter { file, len: 0 }))
+        Ok(Box::new(OsWriter { file: Arc::new(file), len: 0 }))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
@@ -46,7 +46,7 @@ impl Vfs for OsVfs {
 
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         let (file, len) = open_regular(options().write(true), path)?;
-        Ok(Box::new(OsWriter { file, len }))
+        Ok(Box::new(OsWriter { file: Arc::new(file), len }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -201,7 +201,7 @@ fn read_full_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
 /// A file open for appending. `len` is where the next byte goes, after a failed append too.
 #[derive(Debug)]
 struct OsWriter {
-    file: File,
+    file: Arc<File>,
     len: u64,
 }
 
@@ -252,8 +252,24 @@ impl WritableFile for OsWriter {
         }
     }
 
+    fn syncer(&self) -> Arc<dyn FileSync> {
+        Arc::new(OsSync { file: Arc::clone(&self.file) })
+    }
+
     fn close(self: Box<Self>) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// The same open file as that of a writer.
+#[derive(Debug)]
+struct OsSync {
+    file: Arc<File>,
+}
+
+impl FileSync for OsSync {
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
     }
 }
 

@@ -9,15 +9,19 @@
 //!                      |          `- in the buffer
 //!                      `- given to the file: `written` bytes
 //! ```
+//!
+//! A sync needs no writer: [`LogWriter::sync_point`] gives out what can be synced while records are appended.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use esker_base::{Error, Result, SequenceNumber, planted};
+use esker_base::sync::Arc;
+use esker_base::{Error, Result, SequenceNumber};
 use esker_vfs::{Vfs, WritableFile};
 
 use crate::header::{SegmentEnd, SegmentHeader};
 use crate::record::{RecordContext, RecordFields, RecordType, encode_record};
+use crate::sync::{SyncPoint, SyncState};
 
 /// A buffer larger than this is given back after it was flushed.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
@@ -45,15 +49,10 @@ pub struct LogWriter {
     written: u64,
     last: SequenceNumber,
     flushed: SequenceNumber,
-    /// Last number of this segment that a successful sync covered.
-    synced: SequenceNumber,
-    /// Length of the file that a successful sync covered.
-    synced_len: u64,
     /// What was known to be durable when the segment was created.
     durable_before: SequenceNumber,
-    /// Whether all earlier segments are synced to their ends.
-    previous_durable: bool,
-    poison: Option<Error>,
+    /// How far the file is durable, and whether it is poisoned.
+    sync: Arc<SyncState>,
 }
 
 /// A place in a writer's buffer to roll back to.
@@ -81,6 +80,8 @@ impl LogWriter {
         let bytes = header.encode();
         file.append(&bytes).map_err(|error| Error::io("append", path, error))?;
         let last = header.previous.last_sequence;
+        let first = header.previous.number.0 == 0;
+        let sync = SyncState::new(file.syncer(), path.to_path_buf(), header.number, last, first);
         Ok(LogWriter {
             file,
             path: path.to_path_buf(),
@@ -90,11 +91,8 @@ impl LogWriter {
             written: bytes.len() as u64,
             last,
             flushed: last,
-            synced: last,
-            synced_len: 0,
             durable_before: durable.min(last),
-            previous_durable: header.previous.number.0 == 0,
-            poison: None,
+            sync,
         })
     }
 
@@ -173,41 +171,32 @@ impl LogWriter {
     /// Flushes, then makes everything in the file durable (`fdatasync`).
     pub fn sync(&mut self) -> Result<()> {
         self.flush()?;
-        let mut synced = self.file.sync_data();
-        if synced.is_err() && planted::is(planted::Fault::SyncRetried) {
-            synced = self.file.sync_data();
-        }
-        if let Err(error) = synced {
-            return Err(self.poison(Error::io("sync", &self.path, error)));
-        }
-        self.synced = self.flushed;
-        self.synced_len = self.written;
-        Ok(())
+        self.sync_point().sync()
+    }
+
+    /// The present end of the file: what a sync that begins now makes durable. Buffered records are not in it.
+    pub fn sync_point(&self) -> SyncPoint {
+        SyncPoint::new(&self.sync, self.written, self.flushed)
     }
 
     /// After a failed append: cuts the file to its good part. The cut is synced, else a power loss could bring the
     /// record back, and the error would have lied.
     #[cold]
     fn undo_append(&mut self, error: Error) -> Error {
+        let mut alone = match self.sync.alone() {
+            Ok(alone) => alone,
+            Err(poison) => return poison,
+        };
         if self.file.truncate(self.written).and_then(|()| self.file.sync_data()).is_err() {
-            return self.poison(error);
+            return alone.fail(error);
         }
-        self.synced = self.flushed;
-        self.synced_len = self.written;
+        alone.synced(self.written, self.flushed);
         error
-    }
-
-    #[cold]
-    fn poison(&mut self, cause: Error) -> Error {
-        self.poison.insert(Error::write_unknown(cause)).clone()
     }
 
     #[inline]
     fn check_poison(&self) -> Result<()> {
-        match &self.poison {
-            None => Ok(()),
-            Some(error) => Err(error.clone()),
-        }
+        self.sync.check()
     }
 
     /// The present end of the buffer.
@@ -230,14 +219,14 @@ impl LogWriter {
     /// Tells the writer that every earlier segment that a recovery would need is synced to its end, so that its own syncs
     /// count (F7): because the segment before [`is_durable`](Self::is_durable), or because tables have all that is older.
     pub fn previous_is_durable(&mut self) {
-        self.previous_durable = true;
+        self.sync.set_previous_durable();
     }
 
     /// Whether everything given to the file, header included, and everything before it is durable.
     ///
     /// An empty segment counts too: its header links the segments around it.
     pub fn is_durable(&self) -> bool {
-        self.previous_durable && self.synced_len == self.written
+        self.sync.previous_durable() && self.sync.synced_len() >= self.written
     }
 
     /// The header of the segment.
@@ -280,12 +269,12 @@ impl LogWriter {
     /// may promise.
     #[inline]
     pub fn durable_sequence(&self) -> SequenceNumber {
-        if self.previous_durable { self.synced } else { self.durable_before }
+        if self.sync.previous_durable() { self.sync.synced() } else { self.durable_before }
     }
 
     /// The error that poisoned the writer.
-    pub fn poisoned(&self) -> Option<&Error> {
-        self.poison.as_ref()
+    pub fn poisoned(&self) -> Option<Error> {
+        self.sync.failure()
     }
 
     /// Where the good part of the file ends, for the header of the next segment. Buffered records are not in it.
@@ -310,7 +299,7 @@ impl fmt::Debug for LogWriter {
             .field("buffered", &self.buffer.len())
             .field("last", &self.last)
             .field("durable", &self.durable_sequence())
-            .field("poison", &self.poison)
+            .field("poison", &self.poisoned())
             .finish_non_exhaustive()
     }
 }

@@ -18,6 +18,10 @@ pub trait BackgroundWork: Send + Sync {
 
     /// A number that grows whenever something has finished that a writer may wait for.
     fn progress(&self) -> u64;
+
+    /// Syncs the log for commits that nobody waits for, and calls what users have left to be called after that; until
+    /// there is no more to do, or at once when another thread is doing it.
+    fn sync(&self) {}
 }
 
 /// Runs the [`BackgroundWork`] of one database at a time.
@@ -41,6 +45,11 @@ pub trait Scheduler: Send + Sync + Debug {
 
     /// Waits until [`BackgroundWork::progress`] is no longer `seen`, or returns earlier.
     fn wait_for_progress(&self, work: &Arc<dyn BackgroundWork>, seen: u64);
+
+    /// [`BackgroundWork::sync`] has something to do. Without a thread for it, that is done by the caller.
+    fn sync_wanted(&self, work: &Arc<dyn BackgroundWork>) {
+        work.sync();
+    }
 
     /// Holds a writer up for a moment, at most a millisecond.
     fn delay(&self, duration: Duration);

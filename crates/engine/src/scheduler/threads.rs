@@ -11,7 +11,8 @@ use std::time::Duration;
 /// How often an idle worker looks for leftovers (files that an iterator has kept) without being called.
 const HOUSEKEEPING: Duration = Duration::from_millis(500);
 
-/// Runs work on a fixed number of threads, which start with the first work and end with [`stop`](Scheduler::stop).
+/// Runs work on a fixed number of threads, which start with the first work and end with [`stop`](Scheduler::stop). One more
+/// starts with the first sync that nobody waits for.
 pub struct ThreadScheduler {
     shared: Arc<Shared>,
     threads: usize,
@@ -23,22 +24,39 @@ struct Shared {
     work: Condvar,
     /// Signalled when something has finished, and at the stop.
     progress: Condvar,
+    /// Signalled when a sync is wanted, and at the stop.
+    sync: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     /// Grows with every call of `work_available`.
     calls: u64,
+    /// Grows with every call of `sync_wanted`.
+    sync_calls: u64,
     started: bool,
     stopped: bool,
     workers: Vec<JoinHandle<()>>,
+    syncer: Option<JoinHandle<()>>,
 }
 
 impl ThreadScheduler {
     /// A scheduler that will start `threads` threads, at least one.
     pub fn new(threads: usize) -> Self {
-        let shared = Shared { state: Mutex::default(), work: Condvar::new(), progress: Condvar::new() };
+        let shared = Shared {
+            state: Mutex::default(),
+            work: Condvar::new(),
+            progress: Condvar::new(),
+            sync: Condvar::new(),
+        };
         ThreadScheduler { shared: Arc::new(shared), threads: threads.max(1) }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the module that starts threads")]
+    fn start_syncer(&self, work: &Arc<dyn BackgroundWork>) -> Option<JoinHandle<()>> {
+        let shared = Arc::clone(&self.shared);
+        let work = Arc::downgrade(work);
+        thread::Builder::new().name("esker-sync".to_owned()).spawn(move || run_syncs(&shared, &work)).ok()
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the module that starts threads")]
@@ -78,6 +96,25 @@ fn run(shared: &Shared, work: &Weak<dyn BackgroundWork>) {
     }
 }
 
+/// The thread for syncs that nobody waits for.
+fn run_syncs(shared: &Shared, work: &Weak<dyn BackgroundWork>) {
+    let mut calls_seen = 0;
+    loop {
+        {
+            let mut state = shared.state.lock();
+            while state.sync_calls == calls_seen && !state.stopped {
+                state = shared.sync.wait(state);
+            }
+            if state.stopped {
+                return;
+            }
+            calls_seen = state.sync_calls;
+        }
+        let Some(work) = work.upgrade() else { return };
+        work.sync();
+    }
+}
+
 impl Scheduler for ThreadScheduler {
     fn start(&self) -> Result<()> {
         let mut state = self.shared.state.lock();
@@ -106,6 +143,24 @@ impl Scheduler for ThreadScheduler {
         }
     }
 
+    fn sync_wanted(&self, work: &Arc<dyn BackgroundWork>) {
+        {
+            let mut state = self.shared.state.lock();
+            if state.stopped {
+                return;
+            }
+            if state.syncer.is_none() {
+                state.syncer = self.start_syncer(work);
+            }
+            state.sync_calls += 1;
+            if state.syncer.is_some() {
+                self.shared.sync.notify_one();
+                return;
+            }
+        }
+        work.sync();
+    }
+
     fn progressed(&self) {
         drop(self.shared.state.lock());
         self.shared.progress.notify_all();
@@ -129,8 +184,11 @@ impl Scheduler for ThreadScheduler {
         let workers = {
             let mut state = self.shared.state.lock();
             state.stopped = true;
-            std::mem::take(&mut state.workers)
+            let mut workers = std::mem::take(&mut state.workers);
+            workers.extend(state.syncer.take());
+            workers
         };
+        self.shared.sync.notify_all();
         self.shared.work.notify_all();
         self.shared.progress.notify_all();
         let this = thread::current().id();

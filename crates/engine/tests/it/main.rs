@@ -13,6 +13,7 @@
 
 mod allocations;
 mod attack;
+mod commits;
 mod concurrency;
 mod corruption;
 mod crash;

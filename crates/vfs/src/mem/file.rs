@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::content::Content;
-use crate::{FileLock, RandomAccessFile, WritableFile};
+use crate::{FileLock, FileSync, RandomAccessFile, WritableFile};
 
 /// From this many journal entries on, an append that continues the last one is joined to it, so that the journal of
 /// a log that is never synced stays small.
@@ -359,7 +359,18 @@ impl WritableFile for MemHandle {
         self.file.preallocate(len)
     }
 
+    fn syncer(&self) -> Arc<dyn FileSync> {
+        Arc::new(MemHandle::new(&self.file))
+    }
+
     fn close(self: Box<Self>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl FileSync for MemHandle {
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync();
         Ok(())
     }
 }

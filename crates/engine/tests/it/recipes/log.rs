@@ -302,7 +302,7 @@ fn dw24_followers_of_a_failed_group() {
                 break;
             }
             assert!(results.iter().flatten().any(|ok| !ok), "nobody was told");
-            grouped |= db.stats().commit_groups + 8 < db.stats().batches;
+            grouped |= db.stats().log_syncs + 8 < db.stats().batches;
             if lose.is_some() {
                 let error = db.put("later", "1").unwrap_err();
                 assert!(matches!(error.kind(), ErrorKind::ReadOnly { .. }), "{error:?}");
