@@ -66,7 +66,8 @@ pub enum ErrorKind {
     },
     /// The database was closed.
     Closed,
-    /// A background error has latched the database read-only: writes are refused, reads go on.
+    /// A background error has latched the database read-only: writes are refused, reads go on. Also what a call gets
+    /// that waited for a flush or a compaction which failed; the database need not be latched then.
     ReadOnly {
         /// The first error, which caused the latch.
         cause: Error,
@@ -196,7 +197,8 @@ impl Error {
         matches!(self.kind(), ErrorKind::Corruption { .. })
     }
 
-    /// Whether the device or a quota is full.
+    /// Whether the device or a quota is full. False for a [`ReadOnly`](ErrorKind::ReadOnly) or
+    /// [`WriteUnknown`](ErrorKind::WriteUnknown) with such a cause: ask its `cause`.
     pub fn is_no_space(&self) -> bool {
         matches!(self.kind(), ErrorKind::NoSpace { .. })
     }

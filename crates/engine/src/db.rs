@@ -91,8 +91,9 @@ impl Db {
     ///
     /// [`Locked`](crate::ErrorKind::Locked) when it is open elsewhere; `InvalidArgument` for an option beyond its
     /// limits, a path that is a file, and a database that is missing or there against the options; `Corruption`, with
-    /// file and offset, when what was promised can't be read; `UnsupportedFormat` for a newer format; `Io`. Nothing
-    /// that an earlier open could read is lost by a failed one.
+    /// file and offset, when what was promised can't be read; `UnsupportedFormat` for a newer format; `Io`; `NoSpace` when
+    /// there is no room for a new log, or for the tables that the old one is written to. Nothing that an earlier open
+    /// could read is lost by a failed one.
     pub fn open_with(path: impl AsRef<Path>, options: Options, components: Components) -> Result<Db> {
         let core = Core::open(path.as_ref().to_path_buf(), options, components)?;
         Ok(Db { handle: Arc::new(Handle(core)) })
@@ -116,8 +117,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `TooLarge` and `Closed`: nothing was written. [`ReadOnly`](crate::ErrorKind::ReadOnly) after an earlier
-    /// background error. `Io` and `NoSpace`: the log refused it, and it is not there.
+    /// `TooLarge`, `Closed`, and `NoSpace` while little is free: nothing was written.
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) after an earlier background error. `Io` and `NoSpace`: the log refused it,
+    /// and it is not there.
     /// [`WriteUnknown`](crate::ErrorKind::WriteUnknown): whether it is there shows at the next open. When only its sync has
     /// failed, reads show it already, and [`resume`](Db::resume) makes it durable.
     #[doc(alias = "insert")]
@@ -232,6 +234,19 @@ impl Db {
 
     /// The entries whose keys lie in `range`, ascending; [`rev`](Iterator::rev) for descending. An inverted range is
     /// empty. The iterator shows the present moment, whatever is written later.
+    ///
+    /// The bounds are values of one type: `&str`, `&[u8]`, `Vec<u8>`, `String`. Where the compiler can't tell which, say it:
+    ///
+    /// ```
+    /// # let db = esker::Db::in_memory()?;
+    /// # for key in ["a", "b", "c"] { db.put(key, "")?; }
+    /// assert_eq!(db.range("a".."c").count(), 2);
+    /// let first = String::from("b");
+    /// assert_eq!(db.range(first.as_str()..).count(), 2);
+    /// assert_eq!(db.range::<String, _>(&first..).count(), 2);        // references to bounds
+    /// assert_eq!(db.range::<&[u8], _>(..).count(), 3);               // no bounds; or `iter`
+    /// # Ok::<(), esker::Error>(())
+    /// ```
     pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, range: R) -> DbIterator {
         DbIterator::new(&self.handle, bounds_of(&range), None)
     }

@@ -119,6 +119,29 @@ impl fmt::Display for RecoveryReport {
 /// Receives events. Called on the thread that caused the event; must return soon and not panic. It may read the database
 /// and call [`Db::stats`](crate::Db::stats) and [`Db::state`](crate::Db::state), but what writes, flushes, compacts, resumes
 /// or closes would wait for the very thread that it is called on: hand that to another one.
+///
+/// ```
+/// use esker::{Components, Db, Event, EventListener, Options};
+/// use std::sync::Arc;
+///
+/// #[derive(Debug)]
+/// struct Log;
+///
+/// impl EventListener for Log {
+///     fn on_event(&self, event: &Event) {
+///         if let Event::BackgroundError { error, latched } = event {
+///             eprintln!("esker: {error}{}", if *latched { "; writes are refused" } else { "" });
+///         }
+///     }
+/// }
+///
+/// let dir = tempfile::tempdir()?;
+/// let options = Options::new();
+/// let components = Components { listener: Some(Arc::new(Log)), ..Components::for_options(&options) };
+/// let db = Db::open_with(dir.path(), options, components)?;
+/// # drop(db);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait EventListener: Send + Sync + Debug {
     /// Something happened.
     fn on_event(&self, event: &Event);

@@ -126,7 +126,7 @@ fn hex_u64(argument: &str) -> Result<u64, String> {
 pub(crate) struct ScanArgs {
     /// A table.
     pub(crate) file: PathBuf,
-    /// The smallest user key. Text with \xNN, \\, \", \n, \r, \t and \0 as escapes.
+    /// The smallest user key. Text with \xNN, \\, \", \', \n, \r, \t and \0 as escapes.
     #[arg(long, value_name = "KEY")]
     from: Option<String>,
     /// The user key before which the scan ends.
