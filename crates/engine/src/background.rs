@@ -131,7 +131,10 @@ impl Core {
         let mut state = self.state.lock();
         job.release(&mut state);
         match job {
-            Job::Flush(_) => state.flush_retry.succeeded(),
+            Job::Flush(_) => {
+                state.flush_alone = false;
+                state.flush_retry.succeeded();
+            }
             Job::Compact(_) => state.compaction_retry.succeeded(),
         }
         if !state.flush_retry.is_failing()

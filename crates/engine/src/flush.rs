@@ -1,4 +1,11 @@
 //! Flushing: sealed memtables become tables of level 0.
+//!
+//! Small memtables that wait together become one table: those that were sealed early, by a `flush` or because their log
+//! segment was full. They are the oldest ones, merged in the order of their sequence numbers; their log segments go together,
+//! once the one edit that names the table is durable. A flush that fails leaves all of them as they were.
+//!
+//! Together they are at most as large as a full memtable. Two full ones would make level 0 shorter, but keep their memory
+//! until both are written, and writers would wait for it.
 
 use crate::background::{ENTRIES_A_STEP, JobStep};
 use crate::core::Core;
@@ -8,7 +15,7 @@ use crate::sink::{MadeTables, sync_dir};
 use crate::state::State;
 use crate::super_version::Generation;
 use crate::{Error, Result};
-use esker_base::{FileKind, FileNumber, planted, points};
+use esker_base::{FileKind, FileNumber, MergingIterator, planted, points};
 use esker_compaction::{CompactionJob, DeeperTables, Step};
 use esker_manifest::VersionEdit;
 use esker_memtable::MemtableIterator;
@@ -16,12 +23,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The flush of the oldest sealed memtables: one generation, all keyspaces, installed as one edit.
+/// The flush of the oldest sealed memtables: one generation or a few, all keyspaces, installed as one edit.
 pub(crate) struct FlushJob {
-    generation: Arc<Generation>,
+    /// What is flushed, newest first. Never empty.
+    generations: Vec<Arc<Generation>>,
     /// Positions of the keyspaces still to be written, last first; the job of the one that is being written.
     todo: Vec<usize>,
-    current: Option<(usize, CompactionJob<MemtableIterator>)>,
+    current: Option<(usize, CompactionJob<MergingIterator<MemtableIterator>>)>,
     /// Outputs by position of their keyspace.
     outputs: Vec<(usize, MadeTables)>,
     /// Set once the manifest may name the outputs: they are not removed then, whatever happens.
@@ -34,21 +42,19 @@ pub(crate) struct FlushJob {
 }
 
 impl Core {
-    /// Takes the oldest sealed generation, unless it is being flushed.
+    /// Takes the oldest sealed generations, unless some are being flushed.
     pub(crate) fn plan_flush(&self, state: &mut State) -> Option<FlushJob> {
         if state.flush_running {
             return None;
         }
-        let mut generation = Arc::clone(state.immutables.last()?);
-        if planted::is(planted::Fault::FlushOutOfOrder) {
-            generation = Arc::clone(state.immutables.first()?);
-        }
+        let generations = self.generations_to_flush(state)?;
         state.flush_running = true;
-        let entries = generation.memtables.iter().map(|memtable| memtable.len() as u64).sum();
-        let share = self.flow.flush_share(1, entries);
+        let memtables = || generations.iter().flat_map(|generation| &generation.memtables);
+        let entries = memtables().map(|memtable| memtable.len() as u64).sum();
+        let share = self.flow.flush_share(generations.len(), entries);
         Some(FlushJob {
-            todo: (0..generation.memtables.len()).rev().collect(),
-            generation,
+            todo: (0..state.keyspaces.len()).rev().collect(),
+            generations,
             current: None,
             outputs: Vec::new(),
             installing: false,
@@ -58,6 +64,31 @@ impl Core {
             started: self.components.clock.now(),
         })
     }
+
+    /// The oldest sealed generations that are to be flushed together, newest first; `None` when nothing waits.
+    fn generations_to_flush(&self, state: &State) -> Option<Vec<Arc<Generation>>> {
+        let oldest = state.immutables.last()?;
+        if planted::is(planted::Fault::FlushOutOfOrder) {
+            return Some(vec![Arc::clone(state.immutables.first()?)]);
+        }
+        // With little space, the smallest step: its log segment can go before the next table is written.
+        if state.flush_alone || self.room.is_low() {
+            return Some(vec![Arc::clone(oldest)]);
+        }
+        let bytes_max = self.options.effective_memtable_size();
+        Some(oldest_within(&state.immutables, bytes_max, |generation| generation.memory_usage()))
+    }
+}
+
+/// The last of `newest_first`, and before it as many as have `bytes_max` together.
+fn oldest_within<T: Clone>(newest_first: &[T], bytes_max: usize, bytes: impl Fn(&T) -> usize) -> Vec<T> {
+    let mut sum = 0_usize;
+    let fit = newest_first.iter().rev().take_while(|item| {
+        sum = sum.saturating_add(bytes(item));
+        sum <= bytes_max
+    });
+    let count = fit.count().max(1).min(newest_first.len());
+    newest_first[newest_first.len() - count..].to_vec()
 }
 
 impl FlushJob {
@@ -89,15 +120,18 @@ impl FlushJob {
     }
 
     fn start(&mut self, core: &Core, position: usize) {
-        let memtable = &self.generation.memtables[position];
-        if memtable.is_empty() {
+        let memtables = self.generations.iter().filter_map(|generation| generation.memtables.get(position));
+        let sources: Vec<_> =
+            memtables.filter(|memtable| !memtable.is_empty()).map(|memtable| memtable.iter()).collect();
+        if sources.is_empty() {
             return;
         }
         let version = Arc::clone(&core.state.lock().keyspaces[position].tables.version);
         points::here(points::Point::FlushPlanned);
         let stripes = core.snapshots.stripes(&core.visible);
         points::here(points::Point::FlushCaptured);
-        let job = CompactionJob::flush(memtable.iter(), stripes, DeeperTables::below_memtables(&version));
+        let deeper = DeeperTables::below_memtables(&version);
+        let job = CompactionJob::flush(MergingIterator::new(sources), stripes, deeper);
         self.current = Some((position, job));
     }
 
@@ -107,13 +141,14 @@ impl FlushJob {
             sync_dir(core.components.vfs.as_ref(), &core.dir)?;
         }
         points::here(points::Point::TablesNamed);
+        let newest = self.generations.first().ok_or_else(|| Error::fatal("a flush of nothing"))?;
         let next_log = {
             let state = core.state.lock();
-            let newer = state.immutables.iter().rev().find(|sealed| sealed.log > self.generation.log);
+            let newer = state.immutables.iter().rev().find(|sealed| sealed.log > newest.log);
             newer.map_or(state.active.log, |sealed| sealed.log)
         };
         let mut edit = VersionEdit::new();
-        edit.last_sequence = Some(self.generation.last_seq());
+        edit.last_sequence = Some(newest.last_seq());
         edit.durable_sequence = Some(core.queue.durable());
         {
             let state = core.state.lock();
@@ -127,14 +162,16 @@ impl FlushJob {
             }
         }
         if planted::is(planted::Fault::SegmentRemovedEarly) {
-            let _ = core.components.vfs.remove(&core.file_path(FileKind::Wal, self.generation.log));
+            for generation in &self.generations {
+                let _ = core.components.vfs.remove(&core.file_path(FileKind::Wal, generation.log));
+            }
         }
         self.installing = true;
-        let generation = Arc::clone(&self.generation);
+        let flushed = &self.generations;
         core.install(edit, |state| {
-            state.immutables.retain(|sealed| !Arc::ptr_eq(sealed, &generation));
-            state.obsolete_files.push((FileKind::Wal, generation.log));
-            state.retired.push(generation);
+            state.immutables.retain(|sealed| !flushed.iter().any(|flushed| Arc::ptr_eq(sealed, flushed)));
+            state.obsolete_files.extend(flushed.iter().map(|flushed| (FileKind::Wal, flushed.log)));
+            state.retired.extend(flushed.iter().cloned());
         })?;
         points::here(points::Point::Installed);
         let bytes = self.outputs.iter().map(|(_, made)| made.bytes()).sum();
@@ -164,6 +201,7 @@ impl FlushJob {
 
 impl std::fmt::Debug for FlushJob {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "FlushJob(log {})", self.generation.log)
+        let logs: Vec<_> = self.generations.iter().map(|generation| generation.log.0).collect();
+        write!(f, "FlushJob(logs {logs:?})")
     }
 }

@@ -180,6 +180,7 @@ impl Core {
         if matches!(error.kind(), ErrorKind::Fatal { .. }) {
             return self.fail(error);
         }
+        state.flush_alone = true;
         state.flush_retry.failed(self.components.clock.now());
         state.flush_failures += 1;
         self.degrade(error);

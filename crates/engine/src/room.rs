@@ -65,7 +65,7 @@ impl Room {
 
     /// Whether there was too little at the last look.
     #[inline]
-    fn is_low(&self) -> bool {
+    pub(crate) fn is_low(&self) -> bool {
         self.low.load(Relaxed)
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct State {
     /// Tables that a running compaction reads.
     pub(crate) busy: BTreeSet<FileNumber>,
     pub(crate) flush_running: bool,
+    /// Set by a flush that failed, until one succeeds: the next takes one memtable only, which needs the least space.
+    pub(crate) flush_alone: bool,
     pub(crate) compactions_running: usize,
     /// Jobs between two steps.
     pub(crate) paused: VecDeque<Job>,
@@ -103,6 +105,7 @@ impl State {
             keyspaces,
             busy: BTreeSet::new(),
             flush_running: false,
+            flush_alone: false,
             compactions_running: 0,
             paused: VecDeque::new(),
             manual: VecDeque::new(),

@@ -18,6 +18,8 @@ struct Plant {
     /// Bytes of deeper work for each byte that left level 0.
     deep: f64,
     memtable: f64,
+    /// Memtables that one flush takes, if they wait.
+    together: usize,
     write: usize,
 }
 
@@ -28,10 +30,15 @@ const PLANT: Plant = Plant {
     base: 64.0 * MIB,
     deep: 3.0,
     memtable: 64.0 * MIB,
+    together: 1,
     write: 4096,
 };
 
-/// A job: what it works on, and when.
+/// Flushes are what limits the writer.
+const SLOW_FLUSH: Plant =
+    Plant { writer: 100.0 * MIB, flush: 40.0 * MIB, compaction: 400.0 * MIB, deep: 0.0, ..PLANT };
+
+/// A job: how many memtables or tables it works on, and when.
 #[derive(Clone, Copy)]
 struct Job {
     tables: usize,
@@ -69,16 +76,17 @@ fn time(seconds: f64) -> Duration {
 impl Loop {
     fn background(&mut self, plant: &Plant) {
         if let Some(job) = self.flush.filter(|job| job.ends <= self.now) {
-            (self.immutables, self.tables) = (self.immutables - 1, self.tables + 1);
-            let bytes = plant.memtable as u64;
+            (self.immutables, self.tables) = (self.immutables - job.tables, self.tables + 1);
+            let bytes = plant.memtable as u64 * job.tables as u64;
             // Tables are half as large as what is in them.
             let (from, to, more) = (time(job.started), time(self.now), self.immutables > 0);
             self.throttle.flushed((bytes, bytes / 2), from, to, more);
             self.flush = None;
         }
         if self.flush.is_none() && self.immutables > 0 {
-            let ends = self.now + plant.memtable / plant.flush;
-            self.flush = Some(Job { tables: 1, started: self.now, ends });
+            let tables = self.immutables.min(plant.together);
+            let ends = self.now + plant.memtable * tables as f64 / plant.flush;
+            self.flush = Some(Job { tables, started: self.now, ends });
         }
         if let Some(job) = self.level0.filter(|job| job.ends <= self.now) {
             self.tables -= job.tables;
@@ -159,7 +167,7 @@ fn a_closed_loop_finds_its_rate_and_does_not_swing() {
         Plant { base: 256.0 * MIB, deep: 0.0, ..PLANT },
         Plant { memtable: 8.0 * MIB, base: 16.0 * MIB, ..PLANT },
         Plant { write: 100_000, ..PLANT },
-        Plant { writer: 100.0 * MIB, flush: 40.0 * MIB, compaction: 400.0 * MIB, deep: 0.0, ..PLANT },
+        SLOW_FLUSH,
     ];
     for plant in plants {
         let run = Loop::run(&plant, 240.0);
@@ -184,6 +192,15 @@ fn a_closed_loop_finds_its_rate_and_does_not_swing() {
         assert!(run.longest_delay <= DELAY_MAX.as_secs_f64());
         assert!(run.most_tables < 32, "level 0 is not held");
     }
+}
+
+/// Purpose: shows why a flush takes one full memtable. With two, both are in memory until both are written, and a writer
+/// that gets the same rate on the whole has to stand still for it.
+#[test]
+fn full_memtables_flushed_together_make_writers_wait() {
+    let (one, two) = (Loop::run(&SLOW_FLUSH, 240.0), Loop::run(&Plant { together: 2, ..SLOW_FLUSH }, 240.0));
+    println!("waited {:.1} s and {:.1} s", one.waited, two.waited);
+    assert!(one.waited == 0.0 && two.waited > 10.0);
 }
 
 /// Purpose: nobody is held up while background work keeps pace.

@@ -20,6 +20,7 @@ mod crash;
 mod determinism;
 mod fault;
 mod flow;
+mod flush;
 mod health;
 mod limits;
 mod model;
