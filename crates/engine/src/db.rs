@@ -10,7 +10,9 @@ use crate::iter::{DbIterator, bounds_of, prefix_bounds};
 use crate::metrics::Stats;
 use crate::repair::RepairReport;
 use crate::verify::VerifyReport;
-use crate::{Commit, Components, Durability, Error, Options, Result, Snapshot, WriteBatch, WriteOptions};
+use crate::{
+    Commit, Components, Durability, Error, ErrorKind, Options, Result, Snapshot, WriteBatch, WriteOptions,
+};
 use esker_base::coding::{put_bytes, varint_len};
 use esker_base::{MAX_KEY_LEN, MAX_VALUE_LEN, Slice, ValueKind};
 use std::cell::RefCell;
@@ -462,6 +464,13 @@ impl Db {
     fn commit_and_wait(&self, payload: Arc<[u8]>, count: u32, options: &WriteOptions) -> Result<()> {
         let (seq, sync) = self.commit(payload, count, options)?;
         let core: &Core = &self.handle;
-        if sync { core.queue.wait(seq, core) } else { Ok(()) }
+        if !sync {
+            return Ok(());
+        }
+        core.queue.wait(seq, core).map_err(|error| match error.kind() {
+            // The log has the batch already.
+            ErrorKind::Closed if count > 0 => Error::write_unknown(error),
+            _ => error,
+        })
     }
 }

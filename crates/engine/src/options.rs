@@ -65,7 +65,7 @@ impl WriteOptions {
 
     /// A write that fails with [`WouldStall`](crate::ErrorKind::WouldStall) where it would be delayed, or have to wait, since
     /// background work lags. Nothing was written then. It does not wait for other writers' delays either; it does wait for
-    /// the log, and with [`Durability::Sync`] for its own sync, in no group.
+    /// the log, and with [`Durability::Sync`] for the sync.
     ///
     /// ```
     /// # use esker::{Db, ErrorKind, WriteOptions};

@@ -348,6 +348,7 @@ impl<'a> Opening<'a> {
             last_seq: self.last_seq,
             skipped: None,
             look_for_room_at: 0,
+            begun_at: log_number,
             active,
             ended: false,
         };

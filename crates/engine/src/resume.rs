@@ -94,6 +94,7 @@ impl Core {
         let sealed = std::mem::replace(&mut log.active, fresh);
         sealed.seal(last);
         log.writer = writer;
+        log.begun_at = number;
         log.look_for_room_at = 0;
         log.last_seq = last;
         // What the numbers stand for is in the sealed memtable, or nowhere.

@@ -10,7 +10,8 @@ use std::sync::Arc;
 /// A batch that was written, and that readers see; whether it is durable can be asked, waited for, or told.
 ///
 /// [`Db::submit`](crate::Db::submit) returns it. One thread can so have many durable writes under way, which share syncs.
-/// All batches before it, by whatever way they came, are durable when it is. Dropping it gives up nothing but the answer.
+/// All batches before it, by whatever way they came, are durable when it is; of a batch that went without the log
+/// ([`WriteOptions::wal`](crate::WriteOptions::wal)) it tells no more than that. Dropping it gives up nothing but the answer.
 /// It keeps the database open, as an iterator does.
 ///
 /// ```
@@ -65,8 +66,8 @@ impl Commit {
     /// Has `callback` called with what [`wait_synced`](Self::wait_synced) would return, once.
     ///
     /// Callbacks are called one after the other, in the order in which they were left, on a thread of the database that does
-    /// nothing else but these calls and the syncs for them, and that holds no lock: so they may use the database, and a
-    /// slow one holds up the others. With [`Background::Inline`](crate::Background::Inline) it is the thread that calls this.
+    /// nothing else but these calls and the syncs for them, and that holds no lock: so they may use the database, but must not
+    /// close it, since a close waits for them; and a slow one holds up the others. With [`Background::Inline`](crate::Background::Inline) it is the thread that calls this.
     /// What is left at a close or the drop of the last handle is called by that. A panic in a callback is caught.
     pub fn on_synced(self, callback: impl FnOnce(Result<()>) + Send + 'static) {
         let core: &Core = &self.handle;

@@ -8,8 +8,10 @@ use crate::core::Core;
 use crate::scheduler::BackgroundWork;
 use crate::super_version::Generation;
 use crate::{Durability, Error, Result};
-use esker_base::{BatchReader, ErrorKind, FileKind, MAX_SEQUENCE, SequenceNumber, key_hash, planted, points};
-use esker_wal::{LogKind, LogWriter, SegmentHeader, SyncPoint};
+use esker_base::{
+    BatchReader, ErrorKind, FileKind, FileNumber, MAX_SEQUENCE, SequenceNumber, key_hash, planted, points,
+};
+use esker_wal::{LogKind, LogWriter, Mark, SegmentHeader, SyncPoint};
 use std::sync::Arc;
 
 /// Bytes of `Durability::Memory` writes that gather before they go to the operating system.
@@ -30,6 +32,8 @@ pub(crate) struct LogEnd {
     pub(crate) skipped: Option<(SequenceNumber, u64)>,
     /// The length of the log at which the free space is looked at next.
     pub(crate) look_for_room_at: u64,
+    /// The first segment since the open, or the last resume. What earlier ones held is in tables.
+    pub(crate) begun_at: FileNumber,
     /// The memtables of the present segment: the same as `State::active`.
     pub(crate) active: Arc<Generation>,
     /// Whether the database is closed, and its files are no longer ours.
@@ -55,11 +59,18 @@ impl SyncLog for Core {
             if log.ended {
                 return Err(Error::closed());
             }
-            self.plan_sync(&mut log)
+            self.plan_sync(&mut log).map_err(unknown).inspect_err(|error| self.fail(error))
         };
-        let synced = planned.and_then(|plan| self.run_sync(&plan)).map_err(unknown);
-        if let Err(error) = &synced {
-            self.fail(error);
+        let synced = planned.and_then(|plan| {
+            self.run_sync(&plan).map_err(unknown).inspect_err(|error| {
+                // A resume that came meanwhile has written everything anew, and this failure is of the past.
+                let log = self.log.lock();
+                if plan.present.number() >= log.begun_at {
+                    self.fail(error);
+                }
+            })
+        });
+        if synced.is_err() {
             self.report_failure();
         }
         synced
@@ -108,11 +119,16 @@ impl Core {
             return Err(Error::fatal("the sequence numbers are used up"));
         }
         self.look_for_room(log, request)?;
+        let mark = log.writer.mark();
         let mut logged = self.log_batch(log, request, first);
         if planted::is(planted::Fault::LogErrorIgnored) {
             logged = Ok(());
         }
-        logged.inspect_err(|error| self.fail(error))?;
+        if let Err(error) = logged {
+            self.fail(&error);
+            log.take_back(mark, count);
+            return Err(error);
+        }
         if planted::is(planted::Fault::PublishedBeforeApplied) {
             self.visible.publish(log.last_seq + count);
             planted::pause();
@@ -274,6 +290,17 @@ impl LogEnd {
         match &mut self.skipped {
             Some((_, skipped)) => *skipped += count,
             None => self.skipped = Some((first, count)),
+        }
+    }
+
+    /// Takes a batch of `count` operations, which could not be logged, out of the buffer: it must not reach the file with
+    /// what others sync later. Its numbers are given to nobody else.
+    #[cold]
+    fn take_back(&mut self, mark: Mark, count: u64) {
+        if self.writer.rollback(mark).is_ok() {
+            let logged = self.writer.last_sequence();
+            self.last_seq += count;
+            self.skipped = Some((logged + 1, self.last_seq - logged));
         }
     }
 

@@ -299,3 +299,123 @@ fn f2_a_failed_sync_is_told_to_all_and_healed_by_resume() {
         assert_sound(&db);
     });
 }
+
+/// A write that the log refused is not there, also when somebody syncs the log after that: what has failed does not stay
+/// in the buffer. Its number is given to nobody else.
+#[test]
+fn a_refused_write_is_not_logged_by_a_later_sync() {
+    for memory in [false, true] {
+        let rig = Rig::new();
+        let faults = FaultVfs::new(Arc::new(rig.order.clone()));
+        let options = Options::new();
+        let mut components = rig.components_on(Arc::new(faults.clone()), &options);
+        components.scheduler = Arc::new(esker::scheduler::InlineScheduler::new());
+        let db = Db::open_with("/db", options.clone(), components).unwrap();
+        let durability = if memory { esker::Durability::Memory } else { esker::Durability::Buffered };
+        let commit = db.submit(one(1), &WriteOptions::new().with_durability(durability)).unwrap();
+        faults.arm(Fault::nth(1).kind(CallKind::Append).path_suffix(".wal").os_error(28));
+        let error = db.put(key(2_u64), value(2_u64, 40)).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::NoSpace { .. }), "{error}");
+        faults.disarm();
+        let synced = commit.wait_synced();
+        let there = content(&rig.crashed(CrashMode::Drop).open_inline(&options).unwrap()).unwrap();
+        assert!(!there.contains_key(&key(2_u64)), "it was refused");
+        assert!(synced.is_err() || there.contains_key(&key(1_u64)), "{synced:?}");
+        db.resume().unwrap();
+        let next = db.submit(one(3), &WriteOptions::sync()).unwrap();
+        assert!(next.sequence() > commit.sequence() + 1, "a number was given twice");
+        let there = content(&rig.crashed(CrashMode::Drop).open_inline(&options).unwrap()).unwrap();
+        assert_eq!(there.keys().cloned().collect::<Vec<_>>(), [key(1_u64), key(3_u64)]);
+        assert_sound(&db);
+    }
+}
+
+/// A disk on which faults can be armed, below a gate for the syncs of one file.
+fn gated_faults(rig: &Rig, options: &Options) -> (Db, FaultVfs, Arc<Gate>, String) {
+    let faults = FaultVfs::new(Arc::new(rig.order.clone()));
+    let gate = Arc::new(Gate::default());
+    let held: Arc<Mutex<Option<String>>> = Arc::default();
+    let (passed, file) = (Arc::clone(&gate), Arc::clone(&held));
+    let observe = move |call: &Call<'_>, event: esker::vfs::Event| {
+        let held = file.lock().unwrap().clone();
+        if is_log_sync(call)
+            && event == esker::vfs::Event::Before
+            && held.is_some_and(|name| call.path.ends_with(name))
+        {
+            passed.pass();
+        }
+    };
+    let vfs: Arc<dyn Vfs> = Arc::new(ObserveVfs::new(Arc::new(faults.clone()), Arc::new(observe)));
+    let options = options.clone().background(Background::Threads(2));
+    let db = Db::open_with("/db", options.clone(), rig.components_on(vfs, &options)).unwrap();
+    let present = rig.names(".wal").pop().unwrap();
+    *held.lock().unwrap() = Some(present.clone());
+    (db, faults, gate, present)
+}
+
+/// A sync that fails after a resume has written everything anew is of the past: the write is durable, and the database
+/// stays writable.
+#[test]
+fn f4_a_sync_that_fails_after_a_resume_is_of_the_past() {
+    let rig = Rig::new();
+    let (db, faults, gate, present) = gated_faults(&rig, &Options::new());
+    within(MINUTE, "a sync that outlives a resume", move || {
+        gate.shut();
+        thread::scope(|scope| {
+            let synced = scope.spawn(|| db.put_with(key(1_u64), value(1_u64, 40), &WriteOptions::sync()));
+            gate.wait_for_sync();
+            faults.arm(
+                Fault::nth(1)
+                    .kind(CallKind::SyncData)
+                    .path(|path| path.to_string_lossy().contains("MANIFEST")),
+            );
+            db.flush().unwrap_err();
+            assert!(matches!(db.put(key(9_u64), b"").unwrap_err().kind(), ErrorKind::ReadOnly { .. }));
+            faults.disarm();
+            db.resume().unwrap();
+            faults.arm(Fault::nth(1).kind(CallKind::SyncData).path_suffix(&present));
+            gate.open();
+            synced.join().unwrap().unwrap();
+            assert_eq!(faults.fired(), 2);
+        });
+        db.put_with(key(2_u64), value(2_u64, 40), &WriteOptions::sync()).unwrap();
+        let found = content(&rig.crashed(CrashMode::Drop).open_inline(&Options::new()).unwrap()).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_sound(&db);
+    });
+}
+
+/// `Closed` says that nothing was written. A writer whose batch is in the log when a close fails is told that its outcome
+/// is unknown.
+#[test]
+fn a_batch_in_the_log_of_a_failed_close_is_unknown() {
+    let rig = Rig::new();
+    let (db, faults, gate, _) = gated_faults(&rig, &Options::new());
+    within(MINUTE, "a failed close", move || {
+        gate.shut();
+        thread::scope(|scope| {
+            let writer = db.clone();
+            let first =
+                scope.spawn(move || writer.put_with(key(1_u64), value(1_u64, 40), &WriteOptions::sync()));
+            gate.wait_for_sync();
+            let writer = db.clone();
+            let second =
+                scope.spawn(move || writer.put_with(key(2_u64), value(2_u64, 40), &WriteOptions::sync()));
+            while db.get(key(2_u64)).unwrap().is_none() {
+                thread::yield_now();
+            }
+            faults.arm(
+                Fault::always()
+                    .kind(CallKind::SyncData)
+                    .path(|path| path.to_string_lossy().contains("MANIFEST")),
+            );
+            db.close().unwrap_err();
+            gate.open();
+            first.join().unwrap().unwrap();
+            let error = second.join().unwrap().unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::WriteUnknown { .. }), "{error}");
+        });
+        let found = content(&rig.copied().open_inline(&Options::new()).unwrap()).unwrap();
+        assert_eq!(found.len(), 2);
+    });
+}
