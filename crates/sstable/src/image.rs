@@ -31,6 +31,9 @@ const HEAD_EVERY: usize = 4;
 /// here.
 const GROWTH_DIVISOR: usize = 4;
 
+/// Larger blocks are not even looked at: their images would be beyond what 16 bits can say.
+const BLOCK_BYTES_MAX: usize = 2 * u16::MAX as usize;
+
 /// All keys of the block, whole, may take so many times its bytes: they are rebuilt and hashed once.
 const KEY_BYTES_MAX: usize = 8;
 
@@ -70,6 +73,9 @@ const BROKEN: Damage = Damage("a block in memory has changed");
 impl Image {
     /// The image of `block`; `None` when the block is not sound, or its image would be too large.
     pub(crate) fn build(block: &Block, hash_seed: u64) -> Option<Self> {
+        if block.payload_len() > BLOCK_BYTES_MAX {
+            return None;
+        }
         let entries = decode_all(block)?;
         let plan = Plan::of(&entries, block)?;
         let mut data = zeroed(plan.len);

@@ -154,7 +154,8 @@ impl Scheduler for ThreadScheduler {
             }
             state.sync_calls += 1;
             if state.syncer.is_some() {
-                self.shared.sync.notify_one();
+                // All: one of an earlier database may still be on its way out.
+                self.shared.sync.notify_all();
                 return;
             }
         }
