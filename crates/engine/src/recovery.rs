@@ -348,7 +348,8 @@ impl<'a> Opening<'a> {
             last_seq: self.last_seq,
             skipped: None,
             look_for_room_at: 0,
-            begun_at: log_number,
+            lacks_some: false,
+            resumes: 0,
             active,
             ended: false,
         };

@@ -94,7 +94,7 @@ impl Core {
         let sealed = std::mem::replace(&mut log.active, fresh);
         sealed.seal(last);
         log.writer = writer;
-        log.begun_at = number;
+        log.lacks_some = true;
         log.look_for_room_at = 0;
         log.last_seq = last;
         // What the numbers stand for is in the sealed memtable, or nowhere.
@@ -138,10 +138,12 @@ impl Core {
 
     /// All that earlier segments held is in tables: the new segment's syncs count.
     fn trust_log(&self, log: &mut LogEnd) -> Result<()> {
+        log.resumes += 1;
         log.unsynced.clear();
         log.writer.previous_is_durable();
         log.writer.sync()?;
         self.queue.raise(log.writer.durable_sequence());
+        log.lacks_some = false;
         Ok(())
     }
 }

@@ -8,9 +8,7 @@ use crate::core::Core;
 use crate::scheduler::BackgroundWork;
 use crate::super_version::Generation;
 use crate::{Durability, Error, Result};
-use esker_base::{
-    BatchReader, ErrorKind, FileKind, FileNumber, MAX_SEQUENCE, SequenceNumber, key_hash, planted, points,
-};
+use esker_base::{BatchReader, ErrorKind, FileKind, MAX_SEQUENCE, SequenceNumber, key_hash, planted, points};
 use esker_wal::{LogKind, LogWriter, Mark, SegmentHeader, SyncPoint};
 use std::sync::Arc;
 
@@ -32,8 +30,11 @@ pub(crate) struct LogEnd {
     pub(crate) skipped: Option<(SequenceNumber, u64)>,
     /// The length of the log at which the free space is looked at next.
     pub(crate) look_for_room_at: u64,
-    /// The first segment since the open, or the last resume. What earlier ones held is in tables.
-    pub(crate) begun_at: FileNumber,
+    /// Whether a resume has begun a new segment, and not yet written to tables what was in memory: then the log lacks some
+    /// of that, and a sync of it would prove nothing.
+    pub(crate) lacks_some: bool,
+    /// How often a resume has written all of it.
+    pub(crate) resumes: u64,
     /// The memtables of the present segment: the same as `State::active`.
     pub(crate) active: Arc<Generation>,
     /// Whether the database is closed, and its files are no longer ours.
@@ -44,6 +45,8 @@ pub(crate) struct LogEnd {
 struct SyncPlan {
     older: Vec<SyncPoint>,
     present: SyncPoint,
+    /// [`LogEnd::resumes`] when it was made.
+    resumes: u64,
 }
 
 impl SyncLog for Core {
@@ -59,13 +62,16 @@ impl SyncLog for Core {
             if log.ended {
                 return Err(Error::closed());
             }
+            if log.lacks_some {
+                return Err(unknown(self.failure().unwrap_or_else(Error::closed)));
+            }
             self.plan_sync(&mut log).map_err(unknown).inspect_err(|error| self.fail(error))
         };
         let synced = planned.and_then(|plan| {
             self.run_sync(&plan).map_err(unknown).inspect_err(|error| {
-                // A resume that came meanwhile has written everything anew, and this failure is of the past.
+                // After a resume, which has written all of it anew, this failure is of the past.
                 let log = self.log.lock();
-                if plan.present.number() >= log.begun_at {
+                if plan.resumes == log.resumes {
                     self.fail(error);
                 }
             })
@@ -191,7 +197,8 @@ impl Core {
         self.drop_flushed_segments(log);
         log.record_skip()?;
         log.writer.flush()?;
-        Ok(SyncPlan { older: log.unsynced.clone(), present: log.writer.sync_point() })
+        let present = log.writer.sync_point();
+        Ok(SyncPlan { older: log.unsynced.clone(), present, resumes: log.resumes })
     }
 
     fn run_sync(&self, plan: &SyncPlan) -> Result<SequenceNumber> {
