@@ -304,13 +304,16 @@ fn files_that_do_not_fit_together() {
             std::fs::write(&path, [&bytes[..], b"x"].concat()).unwrap();
         }
     };
-    check(&append("000004.sst"), "1086 bytes long, expected 1085");
-    check(&append("MANIFEST"), "CURRENT says 786");
+    let len = |name: &str| std::fs::metadata(&with_name(&source, name)[0]).unwrap().len();
+    let table = len("000004.sst");
+    check(&append("000004.sst"), &format!("{} bytes long, expected {table}", table + 1));
+    check(&append("MANIFEST"), &format!("CURRENT says {}", len("MANIFEST")));
     check(&append("CURRENT"), "checksum");
     check(&|dir| std::fs::remove_file(dir.join("CURRENT")).unwrap(), "CURRENT @ 0: it is missing");
     check(&|dir| std::fs::remove_file(dir.join("MANIFEST-000002")).unwrap(), "CURRENT names it");
-    let log = "000017.wal @ 0: the manifest needs this log segment";
-    check(&|dir| std::fs::remove_file(dir.join("000017.wal")).unwrap(), log);
+    let log = with_name(&source, ".wal").remove(0).file_name().unwrap().to_str().unwrap().to_owned();
+    let needed = format!("{log} @ 0: the manifest needs this log segment");
+    check(&|dir| std::fs::remove_file(dir.join(&log)).unwrap(), &needed);
     check(&|dir| std::fs::remove_file(dir.join("000008.sst")).unwrap(), "000008.sst @ 0: the manifest names");
     assert_eq!(run([&"verify".into(), &source]).code, 0);
 }

@@ -71,7 +71,12 @@ fn random_damage() {
             }
             vfs.write_file(&name, &bad).unwrap();
             let found = look_at(&vfs, &name);
-            let may_pass = bad == good || name.extension().is_some_and(|extension| extension == "wal");
+            // The rest of a log or of a manifest may be what a crash has left.
+            let zeros = bad.iter().rev().take_while(|byte| **byte == 0).count();
+            let cut = good.starts_with(&bad[..bad.len() - zeros]);
+            let is_log = name.extension().is_some_and(|extension| extension == "wal");
+            let is_manifest = name.to_string_lossy().contains("MANIFEST");
+            let may_pass = bad == good || is_log || (is_manifest && cut);
             assert!(found || may_pass, "{} with seed {seed} passes", name.display());
         }
     }
