@@ -7,7 +7,7 @@
 use crate::compact::CompactJob;
 use crate::core::Core;
 use crate::flush::FlushJob;
-use crate::scheduler::BackgroundWork;
+use crate::scheduler::{BackgroundWork, HOUSEKEEPING};
 use crate::state::State;
 use crate::{Background, Error, Result};
 use esker_base::points;
@@ -67,15 +67,17 @@ impl BackgroundWork for Core {
             return self.resume_after_full_disk();
         }
         let Some(job) = self.next_job() else {
-            if self.hold_back_compaction() {
-                return true;
+            let waited = self.hold_back_compaction();
+            if waited {
+                self.keep_house_in_time();
+            } else {
+                self.keep_house();
             }
-            self.sweep();
-            self.flush_log_buffer();
-            return false;
+            return waited;
         };
         // What a failure means is recorded in there.
         let _ = self.run_step(job);
+        self.keep_house_in_time();
         true
     }
 
@@ -103,6 +105,23 @@ impl State {
 }
 
 impl Core {
+    /// What idle workers do: removes what nobody reads any more, and hands what is buffered to the operating system.
+    fn keep_house(&self) {
+        self.kept_house(self.components.clock.now());
+        self.sweep();
+        self.flush_log_buffer();
+    }
+
+    /// The same for workers that are never idle, or wait for a rate limit, when it was not done for a while. Not inline:
+    /// there the log must not depend on the time.
+    fn keep_house_in_time(&self) {
+        if self.options.background != Background::Inline
+            && self.components.clock.now().saturating_sub(self.house_kept_at()) >= HOUSEKEEPING
+        {
+            self.keep_house();
+        }
+    }
+
     /// Runs one step of a job, and does what its outcome asks for.
     pub(crate) fn run_step(&self, mut job: Job) -> Result<()> {
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| job.step(self)));

@@ -106,12 +106,22 @@ impl Core {
     /// ended so that the next open finds any damage; without, what is in memory stays in the log. Who comes later gets
     /// what came of it.
     pub(crate) fn shut_down(&self, clean: bool) -> Result<()> {
-        // Whoever comes second waits for the first: the database is closed when this returns.
-        let mut outcome = self.closing.lock();
-        if self.mark_closed() {
-            *outcome = self.shut_down_alone(clean);
-        }
-        outcome.clone()
+        // Whoever comes second waits for the first: the database is closed when this returns. But not a callback, for which
+        // the first may be waiting.
+        let outcome = {
+            let waits = !self.queue.is_calling();
+            let Some(mut outcome) = (if waits { Some(self.closing.lock()) } else { self.closing.try_lock() })
+            else {
+                return Err(Error::closed());
+            };
+            if self.mark_closed() {
+                *outcome = self.shut_down_alone(clean);
+            }
+            outcome.clone()
+        };
+        // Without the lock: a callback may close, too.
+        self.queue.close(&outcome.clone().and(Err(Error::closed())));
+        outcome
     }
 
     fn shut_down_alone(&self, clean: bool) -> Result<()> {
@@ -126,7 +136,6 @@ impl Core {
         self.drop_paused_jobs();
         let result = flushed.and_then(|()| if clean { self.end_files() } else { self.leave_files() });
         self.log.lock().ended = true;
-        self.queue.close(&result.clone().and(Err(Error::closed())));
         self.sweep();
         *self.lock.lock() = None;
         result

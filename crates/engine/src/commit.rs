@@ -111,6 +111,8 @@ struct Queue {
     wanted: SequenceNumber,
     /// What is called when the log is durable up to a number.
     callbacks: VecDeque<(SequenceNumber, Callback)>,
+    /// The threads that are in callbacks.
+    calling: Vec<thread::ThreadId>,
     /// Callbacks are served on the caller's thread from now on.
     closed: bool,
 }
@@ -285,19 +287,37 @@ impl CommitQueue {
             }
             let (due, later) = queue.callbacks.drain(..).partition(|(seq, _)| *seq <= reached);
             queue.callbacks = later;
+            queue.calling.push(thread::current().id());
             Vec::from(due)
         };
         for (seq, callback) in due {
             let result = if self.durable() >= seq { Ok(()) } else { result.clone() };
-            // It is not ours: what it does to itself must not harm others.
-            let _ = catch_unwind(AssertUnwindSafe(|| callback(result)));
+            call(callback, result);
         }
+        let this = thread::current().id();
+        let mut queue = self.queue.lock();
+        if let Some(place) = queue.calling.iter().rposition(|thread| *thread == this) {
+            queue.calling.swap_remove(place);
+        }
+    }
+
+    /// Whether this thread is in a callback.
+    pub(crate) fn is_calling(&self) -> bool {
+        let this = thread::current().id();
+        self.queue.lock().calling.contains(&this)
     }
 
     /// Nobody serves any more: what is left is called here, with `result` where the log is not durable.
     pub(crate) fn close(&self, result: &Result<()>) {
         self.queue.lock().closed = true;
         self.call_up_to(SequenceNumber::MAX, result);
+    }
+}
+
+/// Calls a callback. It is not ours: what it does to itself must not harm others, and what it panics with may panic too.
+pub(crate) fn call(callback: Callback, result: Result<()>) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| callback(result))) {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(panic))).map_err(std::mem::forget);
     }
 }
 

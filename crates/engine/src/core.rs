@@ -34,6 +34,7 @@ use esker_compaction::LeveledOptions;
 use esker_vfs::{FileLock, OpenFiles};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -75,6 +76,8 @@ pub(crate) struct Core {
     stopping: AtomicBool,
     /// Whether something waits until nobody reads it any more.
     leftovers: AtomicBool,
+    /// When a worker last looked after leftovers and the buffer of the log, in milliseconds of the clock.
+    house_kept_at: AtomicU64,
     pub(crate) metrics: Metrics,
     pub(crate) flow: Flow,
     pub(crate) room: Room,
@@ -132,6 +135,7 @@ impl Core {
             closed: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             leftovers: AtomicBool::new(false),
+            house_kept_at: AtomicU64::new(0),
             metrics: Metrics::default(),
             flow,
             room: parts.room,
@@ -200,6 +204,15 @@ impl Core {
 
     pub(crate) fn has_leftovers(&self) -> bool {
         self.leftovers.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn kept_house(&self, now: Duration) {
+        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        self.house_kept_at.store(now, Ordering::Relaxed);
+    }
+
+    pub(crate) fn house_kept_at(&self) -> Duration {
+        Duration::from_millis(self.house_kept_at.load(Ordering::Relaxed))
     }
 
     pub(crate) fn has_failed(&self) -> bool {

@@ -248,7 +248,7 @@ impl<'a> Opening<'a> {
     fn replay_record(&mut self, record: Record<'_>) -> Result<()> {
         let fields = record.fields;
         if fields.record_type == RecordType::Batch {
-            self.replayed.add(fields.first, record.payload, self.dir)?;
+            self.replayed.add(fields.first, fields.count, record.payload, self.dir)?;
             self.batches += 1;
         }
         self.last_seq = self.last_seq.max(fields.last());

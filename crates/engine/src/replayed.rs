@@ -18,6 +18,8 @@ use std::path::Path;
 
 /// Bytes in a chunk. A larger batch gets one of its own.
 const CHUNK: usize = 1 << 20;
+/// Fewest bytes of an operation.
+const MIN_OPERATION: usize = 2;
 /// Bytes of a key that are in its reference.
 const HEAD: usize = 8;
 
@@ -54,10 +56,16 @@ impl Replayed {
         self.bytes + self.references.len() * size_of::<Reference>()
     }
 
-    /// Adds the operations of a batch whose first one has the sequence number `first`. `dir` is for messages.
+    /// Adds the operations of a batch, `count` of them; the first one has the sequence number `first`. `dir` is for messages.
     ///
     /// Fails with `UnsupportedFormat` for operations that this build does not know.
-    pub(crate) fn add(&mut self, first: SequenceNumber, payload: &[u8], dir: &Path) -> Result<()> {
+    pub(crate) fn add(
+        &mut self,
+        first: SequenceNumber,
+        count: u64,
+        payload: &[u8],
+        dir: &Path,
+    ) -> Result<()> {
         let too_large = || Error::fatal("the log handed out a batch that is too large");
         if self.chunks.last().is_none_or(|chunk| chunk.capacity() - chunk.len() < payload.len()) {
             self.chunks.push(Vec::with_capacity(payload.len().max(CHUNK)));
@@ -67,6 +75,9 @@ impl Replayed {
         let start = bytes.len();
         bytes.extend_from_slice(payload);
         self.bytes += payload.len();
+        // For many small operations, what grows by doubling would for a moment take three times as much.
+        self.references
+            .reserve(usize::try_from(count).map_or(0, |count| count.min(payload.len() / MIN_OPERATION)));
         for (seq, op) in (first..).zip(BatchReader::new(payload)) {
             let op = op.map_err(|_| Error::fatal("the log handed out a batch that is not well formed"))?;
             if op.keyspace != 0 || !op.kind.is_supported() {
@@ -251,7 +262,7 @@ mod tests {
                     model.insert(InternalKey::new(key, seq, kind), value);
                     seq += 1;
                 }
-                replayed.add(first, batch.encoded(), Path::new("dir")).unwrap();
+                replayed.add(first, u64::from(batch.len()), batch.encoded(), Path::new("dir")).unwrap();
             }
             let mut iter = replayed.into_sorted();
             assert!(!iter.valid());
@@ -281,7 +292,7 @@ mod tests {
         for seq in 1..=3 {
             let mut batch = WriteBatch::new();
             batch.put([seq as u8], &value[..value.len() * (seq as usize % 2)]);
-            replayed.add(seq, batch.encoded(), Path::new("dir")).unwrap();
+            replayed.add(seq, 1, batch.encoded(), Path::new("dir")).unwrap();
         }
         assert!(replayed.memory_usage() > 2 * CHUNK);
         let mut iter = replayed.into_sorted();
@@ -297,7 +308,7 @@ mod tests {
     fn operations_of_other_builds_are_refused() {
         let mut batch = WriteBatch::new();
         batch.push(7, ValueKind::Put, b"k", b"v");
-        let error = Replayed::default().add(1, batch.encoded(), Path::new("dir")).unwrap_err();
+        let error = Replayed::default().add(1, 1, batch.encoded(), Path::new("dir")).unwrap_err();
         assert!(matches!(error.kind(), crate::ErrorKind::UnsupportedFormat { .. }), "{error}");
     }
 }

@@ -1,10 +1,10 @@
 //! [`Commit`]: what a writer holds that does not wait for the device.
 
+use crate::commit::call;
 use crate::core::Core;
 use crate::handle::Handle;
 use crate::{Error, Result};
 use esker_base::SequenceNumber;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// A batch that was written, and that readers see; whether it is durable can be asked, waited for, or told.
@@ -66,16 +66,17 @@ impl Commit {
     /// Has `callback` called with what [`wait_synced`](Self::wait_synced) would return, once.
     ///
     /// Callbacks are called one after the other, in the order in which they were left, on a thread of the database that does
-    /// nothing else but these calls and the syncs for them, and that holds no lock: so they may use the database, but must not
-    /// close it, since a close waits for them; and a slow one holds up the others. With [`Background::Inline`](crate::Background::Inline) it is the thread that calls this.
-    /// What is left at a close or the drop of the last handle is called by that. A panic in a callback is caught.
+    /// nothing else but these calls and the syncs for them, and that holds no lock: so they may use the database, and a
+    /// slow one holds up the others. With [`Background::Inline`](crate::Background::Inline) it is the thread that calls this.
+    /// What is left at a close or the drop of the last handle is called by that. A panic in a callback is caught. A callback
+    /// that closes while somebody else does gets [`Closed`](crate::ErrorKind::Closed) at once, since that one waits for it.
     pub fn on_synced(self, callback: impl FnOnce(Result<()>) + Send + 'static) {
         let core: &Core = &self.handle;
         match core.queue.call(self.last, Box::new(callback)) {
             None => core.serve_commits(),
             Some(callback) => {
                 let result = if self.is_synced() { Ok(()) } else { Err(Error::closed()) };
-                let _ = catch_unwind(AssertUnwindSafe(|| callback(result)));
+                call(callback, result);
             }
         }
     }

@@ -181,8 +181,26 @@ impl LogReader {
                 None => self.window().len().saturating_sub(7),
             };
             self.skip(step);
+            self.skip_hole()?;
         }
         Ok(None)
+    }
+
+    /// Goes over a hole of the file while searching: no record starts in it, and a file may claim any length.
+    fn skip_hole(&mut self) -> Result<()> {
+        if self.window().iter().any(|&byte| byte != 0) {
+            return Ok(());
+        }
+        let next =
+            self.file.next_data(self.position).map_err(|error| Error::io("read", &self.path, error))?;
+        // The type of a record is not 0, and 6 bytes behind its start.
+        let next = next.min(self.limit).saturating_sub(7);
+        if next > self.position {
+            self.position = next;
+            self.buffer.clear();
+            self.start = 0;
+        }
+        Ok(())
     }
 
     /// The file.

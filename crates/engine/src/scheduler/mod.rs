@@ -11,6 +11,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How often a worker looks for leftovers (files that an iterator has kept) and at the buffer of the log without being called.
+pub(crate) const HOUSEKEEPING: Duration = Duration::from_millis(500);
+
 /// Work that is done a step at a time.
 pub trait BackgroundWork: Send + Sync {
     /// Does one bounded step of the most urgent work; `false` when there is nothing to do.

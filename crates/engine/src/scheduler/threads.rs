@@ -1,15 +1,12 @@
 //! Background work on threads of its own.
 
-use super::{BackgroundWork, Scheduler, in_use};
+use super::{BackgroundWork, HOUSEKEEPING, Scheduler, in_use};
 use crate::Result;
 use esker_base::sync::thread::{self, JoinHandle};
 use esker_base::sync::{Condvar, Mutex};
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// How often an idle worker looks for leftovers (files that an iterator has kept) without being called.
-const HOUSEKEEPING: Duration = Duration::from_millis(500);
 
 /// Runs work on a fixed number of threads, which start with the first work and end with [`stop`](Scheduler::stop). One more
 /// starts with the first sync that nobody waits for.

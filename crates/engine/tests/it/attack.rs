@@ -2,14 +2,18 @@
 //! earlier build.
 
 use std::fs;
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use crate::support::Rig;
 use esker::vfs::{Fault, FaultVfs, MemVfs, Vfs};
-use esker::{Db, Options, RepairReport};
+use esker::{Db, DbState, Durability, ErrorKind, Options, RepairReport, WriteBatch, WriteOptions};
 use esker_base::FileNumber;
 use esker_manifest::{ManifestWriter, Recovered, Recovery, VersionEdit, recover};
+use esker_wal::{LogKind, LogReader, RecordContext, RecordFields, RecordType, encode_record};
 
 fn small() -> Options {
     Options::new().memtable_size(16 << 10).table_size(4 << 10).seed(1)
@@ -170,4 +174,159 @@ fn keys_that_come_between_while_a_cursor_stands() {
         cursor.next().unwrap();
         assert!(!cursor.valid(), "{hidden} hidden: {:?} again", cursor.key());
     }
+}
+
+/// A killed database in a directory of its own, with a table and a log that counts.
+fn killed(dir: &Path) -> [PathBuf; 2] {
+    let db = small().open(dir).unwrap();
+    db.put("k", "v").unwrap();
+    db.flush().unwrap();
+    db.put("l", "w").unwrap();
+    drop(db);
+    let paths: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    ["MANIFEST", ".wal"].map(|part| {
+        let named = paths.iter().filter(|path| path.to_string_lossy().contains(part));
+        named.max().unwrap().clone()
+    })
+}
+
+/// Garbage before and behind a huge hole, in a log that is searched for what was promised. Mutation: no `skip_hole`.
+#[test]
+fn holes_are_not_searched() {
+    const LENGTH: u64 = 1 << 42;
+    for (which, ends) in [(0, false), (0, true), (1, false), (1, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = &killed(dir.path())[which];
+        let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+        file.write_all(b"garbage").unwrap();
+        if file.set_len(LENGTH - 1).is_err() {
+            println!("skipped: no file of that length here");
+            return;
+        }
+        if ends {
+            file.write_all(b"x").unwrap();
+        }
+        let begun = Instant::now();
+        let db = small().open(dir.path()).unwrap();
+        assert_eq!(db.get("l").unwrap().unwrap(), "w");
+        db.close().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(20), "{path:?} {ends}: {:?}", begun.elapsed());
+    }
+}
+
+/// Recovery takes a small multiple of a log of the smallest operations there are. Mutation: no `reserve`.
+#[test]
+fn a_log_of_the_smallest_operations() {
+    const COUNT: u64 = (1 << 18) + 1;
+    let rig = filled();
+    let path =
+        rig.mem.paths().into_iter().filter(|path| path.extension().is_some_and(|end| end == "wal")).max();
+    let path = path.unwrap();
+    let (header, mut reader) = LogReader::open(&rig.mem, &path, LogKind::Wal).unwrap();
+    let mut last = header.previous.last_sequence;
+    while let Some(record) = reader.next_record().unwrap() {
+        last = record.fields.last();
+    }
+    let mut bytes = rig.mem.read_file(&path).unwrap();
+    let context = RecordContext::new(LogKind::Wal, header.store_id, header.number);
+    let fields =
+        RecordFields { record_type: RecordType::Batch, first: last + 1, count: COUNT, durable: last };
+    let at = bytes.len() as u64;
+    encode_record(&mut bytes, &context, at, &fields, &vec![0; 2 * COUNT as usize]).unwrap();
+    rig.mem.write_file(&path, &bytes).unwrap();
+    let mut entries = 0;
+    let used = allocation_counter::measure(|| {
+        let db = rig.open_inline(&small()).unwrap();
+        entries = db.iter().count();
+    });
+    assert_eq!(entries, 2);
+    let most = (2 << 20) + 24 * bytes.len() as u64;
+    assert!(used.bytes_max <= most, "{} bytes for a log of {}", used.bytes_max, bytes.len());
+}
+
+/// Workers that wait for a rate limit hand what is buffered to the operating system all the same. Mutation: only idle ones
+/// do.
+#[test]
+fn held_back_workers_write_out_the_buffer() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().memtable_size(4 << 20).l0_trigger(2).base_level_size(4 << 10);
+    let db = options.background_rate_limit(1).open(dir.path()).unwrap();
+    for round in 0..2_u64 {
+        for number in 0..20_000_u64 {
+            db.put((2 * number + round).to_be_bytes(), [7; 8]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let lengths = || {
+        let entries = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap());
+        let logs = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(".wal"));
+        logs.map(|entry| (entry.file_name(), entry.metadata().unwrap().len())).max().unwrap()
+    };
+    std::thread::sleep(Duration::from_secs(1));
+    let before = lengths();
+    db.put_with("k", "v", &WriteOptions::new().with_durability(Durability::Memory)).unwrap();
+    let begun = Instant::now();
+    while lengths() == before {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it stays in the buffer");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(db.stats().compactions == 0, "the limit does not hold back: {}", db.stats());
+}
+
+/// Runs `work` on a thread of its own, and fails when it does not come back.
+fn in_time<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
+    let (done, result) = channel();
+    std::thread::spawn(move || done.send(work()));
+    result.recv_timeout(Duration::from_secs(60)).expect("it hangs or panics")
+}
+
+fn one() -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.put("k", "v");
+    batch
+}
+
+/// A callback that closes while another thread does, which waits for the callbacks; and callbacks that are called by a
+/// close, and close. Mutation: a callback waits for the other close.
+#[test]
+fn callbacks_may_close() {
+    let rig = Rig::new();
+    let db = rig.open_threads(&small(), 2).unwrap();
+    let (tell, told) = channel();
+    let (begin, begun) = channel();
+    let handle = db.clone();
+    db.submit(one(), &WriteOptions::sync()).unwrap().on_synced(move |_| {
+        begin.send(()).unwrap();
+        // Until the other close is under way.
+        while !matches!(handle.state(), DbState::Closed) {
+            std::thread::yield_now();
+        }
+        let _ = tell.send(handle.close());
+    });
+    for _ in 0..3 {
+        let handle = db.clone();
+        db.submit(one(), &WriteOptions::new()).unwrap().on_synced(move |_| drop(handle.close()));
+    }
+    begun.recv().unwrap();
+    in_time(move || db.close()).unwrap();
+    let error = told.recv().unwrap().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Closed), "{error}");
+}
+
+/// What a callback panics with may panic when it is dropped: the callbacks behind it are called. Mutation: it is dropped.
+#[test]
+fn callbacks_that_panic_twice() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking(), "on purpose, again");
+        }
+    }
+    let rig = Rig::new();
+    let db = rig.open_threads(&small(), 2).unwrap();
+    let (tell, told) = channel();
+    db.submit(one(), &WriteOptions::sync()).unwrap().on_synced(|_| std::panic::panic_any(Bomb));
+    db.submit(one(), &WriteOptions::sync()).unwrap().on_synced(move |result| tell.send(result).unwrap());
+    told.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
+    db.close().unwrap();
 }
