@@ -48,14 +48,16 @@ pub struct Compaction {
     pub reason: Reason,
     /// The level of the upper inputs.
     pub start_level: usize,
-    /// The level of the outputs. Equal to `start_level` when tables are rewritten in place.
+    /// The level of the outputs. Equal to `start_level` when tables are rewritten in place, or those of level 0 merged
+    /// into one that stays there.
     pub output_level: usize,
     /// The inputs by level, upper first, each in the order of its level: newest first in level 0, by key below. No
     /// level has an empty list.
     pub inputs: Vec<(usize, Vec<Arc<TableMetadata>>)>,
     /// The tables of the level below the output that lie in the range of the inputs, by key.
     pub grandparents: Vec<Arc<TableMetadata>>,
-    /// For each level below the output, the tables in the range of the inputs, by key.
+    /// For each level below the output, the tables in the range of the inputs, by key. Before them, for an output in level
+    /// 0, each older table there that is in the range, by itself.
     pub deeper: Vec<Vec<Arc<TableMetadata>>>,
     /// The inputs can be moved to the output level as they are.
     pub trivial_move: bool,
@@ -95,13 +97,21 @@ impl Compaction {
         }
     }
 
+    /// Whether sequence numbers may be zeroed where nothing is deeper: not in level 0, whose order they are.
+    pub fn zeroes_sequences(&self) -> bool {
+        self.output_level > 0
+    }
+
     /// The tables that may hold older versions of the inputs' keys.
     pub fn deeper_tables(&self) -> DeeperTables {
         DeeperTables::new(self.deeper.iter().cloned())
     }
 
-    /// Where the outputs are to be cut.
+    /// Where the outputs are to be cut: never in level 0, where each table would be one more for reads.
     pub fn splitter(&self, options: &LeveledOptions) -> OutputSplitter {
+        if self.output_level == 0 {
+            return OutputSplitter::never();
+        }
         OutputSplitter::new(options.table_size, options.grandparent_bytes_max(), self.grandparents.clone())
     }
 
@@ -129,6 +139,8 @@ impl fmt::Display for Compaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = if self.trivial_move {
             "move"
+        } else if self.output_level == 0 {
+            "merge"
         } else if self.start_level == self.output_level {
             "rewrite"
         } else {

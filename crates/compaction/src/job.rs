@@ -60,7 +60,8 @@ impl<I: InternalIterator> CompactionJob<I> {
         stripes: SnapshotStripes,
         options: &LeveledOptions,
     ) -> Self {
-        Self::new(input, stripes, compaction.deeper_tables(), compaction.splitter(options), true)
+        let (deeper, splitter) = (compaction.deeper_tables(), compaction.splitter(options));
+        Self::new(input, stripes, deeper, splitter, compaction.zeroes_sequences())
     }
 
     /// The job of a flush: `input` merges the memtables. `deeper` is all that lies below them, as

@@ -1,4 +1,4 @@
-//! Compaction: the tables of some levels become other tables, one level down.
+//! Compaction: the tables of some levels become other tables, one level down or where they are.
 
 use crate::background::{ENTRIES_A_STEP, JobStep};
 use crate::core::Core;
@@ -121,7 +121,9 @@ impl Core {
             compaction.input_tables().fold(0_u64, |sum, (_, table)| sum.saturating_add(table.entries));
         let share = (compaction.start_level == 0).then(|| {
             let tables = compaction.input_tables().filter(|(level, _)| *level == 0).count();
-            self.flow.level0_share(tables, entries)
+            // Merged with each other, they leave one.
+            let stay = usize::from(compaction.output_level == 0);
+            self.flow.level0_share(tables - stay, entries)
         });
         CompactJob {
             position,
@@ -309,7 +311,7 @@ impl CompactJob {
             core.metrics.compacted_out.fetch_add(bytes_out, Relaxed);
         }
         let now = core.components.clock.now();
-        if self.compaction.start_level == 0 {
+        if self.compaction.start_level == 0 && self.compaction.output_level > 0 {
             let bytes = self.compaction.level0_bytes();
             // Level 0 shares the threads with the levels below, so their work is part of how long this one takes.
             let more_waits = core.super_version.load().pending_bytes > 0;

@@ -2,18 +2,20 @@
 //!
 //! In this order:
 //!
-//! 1. The level most above its target (see [`LevelTargets`]) gives tables to the next. Level 0 gives all it can; a lower
-//!    level gives the table whose key range overlaps the fewest bytes below, by its own size, where each tombstone
-//!    counts as if it had the size of the entry it is going to remove. Ties go round the level.
+//! 1. The level most above its target (see [`LevelTargets`]) gives tables to the next. Level 0 gives all it can, or
+//!    merges its newest tables with each other if that is too dear (see `runs`); a lower level gives the table whose key
+//!    range overlaps the fewest bytes below, by its own size, where each tombstone counts as if it had the size of the
+//!    entry it is going to remove. Ties go round the level.
 //! 2. Tables that are mostly tombstones go down even when no level is too large (see `tombstones`), so that a quiet
 //!    database gets rid of what was deleted.
 //!
 //! Tables that overlap nothing on their way are moved instead of rewritten, many at once.
 //!
-//! Termination: each pick moves bytes to deeper levels, or rewrites tables in place of which it is certain that
-//! tombstones get dropped.
+//! Termination: each pick moves bytes to deeper levels, makes level 0 shorter, or rewrites tables in place of which it is
+//! certain that tombstones get dropped.
 
 use super::inputs::{Tables, hull, range_of, sum_bytes};
+use super::runs::{is_dear, pick_runs};
 use super::score::{LevelScore, overfull};
 use super::tombstones::pick_tombstones;
 use super::{CompactionPicker, LevelTargets, PickInput};
@@ -37,7 +39,7 @@ impl LeveledPicker {
         let targets = LevelTargets::new(input.version, input.options);
         let scores = overfull(input, &targets);
         let level0 = scores.iter().find(|score| score.level == 0)?;
-        pick_level0(input, &targets, Reason::Level0 { score: level0.score }, |_| true)
+        pick_full_level0(input, &targets, level0.score)
     }
 }
 
@@ -47,11 +49,18 @@ impl CompactionPicker for LeveledPicker {
         overfull(input, &targets)
             .iter()
             .find_map(|score| match score.level {
-                0 => pick_level0(input, &targets, Reason::Level0 { score: score.score }, |_| true),
+                0 => pick_full_level0(input, &targets, score.score),
                 _ => pick_level(input, &targets, score),
             })
             .or_else(|| pick_tombstones(input, &targets))
     }
+}
+
+/// Level 0, which is too long: into the base level, or its newest tables into one if that is dear.
+fn pick_full_level0(input: &PickInput<'_>, targets: &LevelTargets, score: f64) -> Option<Compaction> {
+    let down = pick_level0(input, targets, Reason::Level0 { score }, |_| true)?;
+    let runs = if is_dear(&down) { pick_runs(input, score) } else { None };
+    Some(runs.unwrap_or(down))
 }
 
 /// Tables of level 0 into the base level, out of one of the groups that `wanted` accepts.

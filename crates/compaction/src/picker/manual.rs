@@ -5,14 +5,14 @@
 //! if there can be anything to drop. Afterwards no tombstone and no old version in the range is left that was there at
 //! the start and that no snapshot needs.
 //!
-//! Tables of level 0 that are newer than the start are left alone and each level is swept once, so that the compaction
+//! Tables of level 0 with nothing older than the start are left alone and each level is swept once, so that the compaction
 //! ends under any load of writes.
 
 use super::inputs::{Tables, sum_bytes};
 use super::leveled::overlap_bytes;
 use super::{LevelTargets, PickInput};
 use crate::{Compaction, Reason};
-use esker_base::FileNumber;
+use esker_base::{FileNumber, SequenceNumber};
 use esker_manifest::{NUM_LEVELS, TableMetadata, Version};
 use std::sync::Arc;
 
@@ -24,6 +24,9 @@ pub struct ManualCompaction {
     end: Option<Vec<u8>>,
     /// Tables with larger numbers were written after the start.
     newest: FileNumber,
+    /// Tables of level 0 with larger sequence numbers only were flushed after the start. Their file numbers don't tell:
+    /// level 0 may be merged with itself.
+    newest_seq: SequenceNumber,
     /// The level that is being swept.
     level: usize,
     /// Where the sweep has come to: tables that end at or before this user key are done.
@@ -46,7 +49,8 @@ impl ManualCompaction {
     /// `version`. Flush memtables before, to have their keys in it.
     pub fn new(begin: Option<Vec<u8>>, end: Option<Vec<u8>>, version: &Version) -> Self {
         let newest = version.tables().map(|(_, table)| table.number).max().unwrap_or_default();
-        ManualCompaction { begin, end, newest, level: 0, swept: None }
+        let newest_seq = version.tables().map(|(_, table)| table.largest_seq).max().unwrap_or_default();
+        ManualCompaction { begin, end, newest, newest_seq, level: 0, swept: None }
     }
 
     /// The next step.
@@ -122,7 +126,7 @@ impl ManualCompaction {
         let mut taken: Vec<bool> = tables
             .iter()
             .map(|table| {
-                table.number <= self.newest
+                table.smallest_seq <= self.newest_seq
                     && table.overlaps_range(self.begin.as_deref(), self.end.as_deref())
             })
             .collect();

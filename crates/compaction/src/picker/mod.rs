@@ -6,6 +6,7 @@
 mod inputs;
 mod leveled;
 mod manual;
+mod runs;
 mod score;
 mod tombstones;
 

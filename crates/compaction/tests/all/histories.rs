@@ -31,11 +31,21 @@ fn write_some(tree: &mut Tree, rng: &mut SplitMix64, keys: u64, step: u64) {
 /// each step and all reads equal the model's.
 #[test]
 fn v4_v5_v6_random_histories_with_running_compactions() {
+    let mut merged_runs = 0;
     for seed in 0..150 {
         let mut rng = SplitMix64::new(seed);
         println!("seed {seed}");
         let mut tree = Tree::new(tiny_options(&mut rng));
-        let keys = 10 + rng.below(300);
+        let mut keys = 10 + rng.below(300);
+        if seed % 3 == 0 {
+            // Much data in the base level, so that level 0 is merged with itself.
+            tree.options.base_level_size = 100_000;
+            keys += 1_000;
+            for n in (0..keys).step_by(2) {
+                tree.put(format!("{n:03}").as_bytes(), b"loaded");
+            }
+            tree.flush();
+        }
         for step in 0..60 {
             write_some(&mut tree, &mut rng, keys, step);
             if rng.percent(60) {
@@ -76,7 +86,9 @@ fn v4_v5_v6_random_histories_with_running_compactions() {
             tree.finish(0);
         }
         tree.check();
+        merged_runs += tree.merged_runs;
     }
+    assert!(merged_runs > 100, "level 0 was merged with itself {merged_runs} times");
 }
 
 /// Purpose: without writes the picker comes to an end, with a snapshot held and without; afterwards no level is above

@@ -257,3 +257,25 @@ fn v5_nothing_is_compacted_into_the_gap_of_a_running_compaction() {
     tree.check();
     assert_eq!(tree.version.level(0).len(), 0);
 }
+
+/// Purpose: a manual compaction also takes what a merge inside of level 0, which was running at its start, leaves there.
+/// Mutation: tables of level 0 that are newer than the start are told by their file numbers.
+#[test]
+fn a_manual_compaction_takes_what_level_0_was_merged_to() {
+    let mut tree = Tree::new(LeveledOptions { l0_trigger: 2, base_level_size: 100_000, ..small() });
+    for n in 0..1_000 {
+        tree.put(format!("{n:04}").as_bytes(), &[7; 20]);
+    }
+    tree.compact_range(None, None);
+    for keys in [["0001", "0990"], ["0002", "0991"]] {
+        keys.iter().for_each(|key| tree.delete(key.as_bytes()));
+        tree.flush();
+    }
+    let merge = tree.pick().unwrap();
+    assert_eq!((merge.output_level, merge.input_tables().count()), (0, 2), "{merge}");
+    tree.start(merge);
+    tree.compact_range(None, None);
+    tree.check();
+    assert_eq!((tree.merged_runs, tree.entries()), (1, 996), "{}", tree.version);
+    assert!(tree.version.level(0).is_empty());
+}

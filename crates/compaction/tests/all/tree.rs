@@ -31,6 +31,8 @@ pub struct Tree {
     last_seq: SequenceNumber,
     last_file: u64,
     pub stats: RewriteStats,
+    /// Compactions of level 0 into itself.
+    pub merged_runs: u64,
 }
 
 /// What an entry adds to the size of a table, besides its key and value.
@@ -49,6 +51,7 @@ impl Tree {
             last_seq: 0,
             last_file: 0,
             stats: RewriteStats::default(),
+            merged_runs: 0,
         }
     }
 
@@ -137,12 +140,16 @@ impl Tree {
             let sources = compaction.input_tables().map(|(_, table)| self.open(table)).collect();
             let splitter = compaction.splitter(&self.options);
             let deeper = compaction.deeper_tables();
-            let outputs = self.rewrite(MergingIterator::new(sources), stripes, deeper, splitter, true);
+            let zero = compaction.zeroes_sequences();
+            let outputs = self.rewrite(MergingIterator::new(sources), stripes, deeper, splitter, zero);
+            // In level 0 their order is that of the sequence numbers.
+            assert!(compaction.output_level > 0 || outputs.iter().all(|table| table.smallest_seq > 0));
             for table in outputs {
                 edit.add_table(0, compaction.output_level, table);
             }
         }
         self.install(&edit);
+        self.merged_runs += u64::from(compaction.output_level == 0);
         compaction
     }
 
@@ -264,11 +271,18 @@ impl Tree {
                 );
             }
         }
+        if compaction.output_level == 0 {
+            let level0 = self.version.level(0).tables();
+            let newest = level0.iter().take_while(|table| seen.contains(&table.number)).count();
+            assert_eq!(newest, seen.len(), "{compaction}: not the newest side by side");
+        }
         let shares = |a: &TableMetadata, b: &TableMetadata| a.overlaps(b);
         for (level, table) in compaction.input_tables() {
             for other in self.version.level(level).tables() {
                 let left_out = !seen.contains(&other.number) && shares(table, other);
-                let older = level > 0 || other.largest_seq < table.largest_seq;
+                // What is merged inside of level 0 stays above all that is older.
+                let older =
+                    level > 0 || (other.largest_seq < table.largest_seq && compaction.output_level > 0);
                 assert!(!(left_out && older), "{compaction}: leaves out {other}");
             }
         }
