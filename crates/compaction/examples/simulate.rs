@@ -124,7 +124,8 @@ fn main() {
     simulation.phase("load", order.len() as u64, args.reports, |n| put(order[n as usize]));
     let overwrites = (keys as f64 * args.overwrites) as u64;
     if args.workload == Workload::Queue {
-        let at = |n: u64| if n % 2 == 0 { put((keys + n / 2) as u32) } else { delete((n / 2) as u32) };
+        let at =
+            |n: u64| if n.is_multiple_of(2) { put((keys + n / 2) as u32) } else { delete((n / 2) as u32) };
         simulation.phase("queue", 2 * overwrites, args.reports, at);
     } else {
         simulation.phase("overwrite", overwrites, args.reports, |_| put(workload.overwrite()));
