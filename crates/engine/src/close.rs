@@ -43,7 +43,7 @@ impl Core {
                 }
                 if state.flush_failures > failures {
                     drop(state);
-                    return Err(self.degraded_error());
+                    return Err(self.background_failure());
                 }
             }
             self.check_progress_possible()?;
@@ -79,7 +79,7 @@ impl Core {
                 let mut state = self.state.lock();
                 if state.manual_done >= ticket {
                     drop(state);
-                    return if failed.load(Relaxed) { Err(self.degraded_error()) } else { Ok(()) };
+                    return if failed.load(Relaxed) { Err(self.background_failure()) } else { Ok(()) };
                 }
                 if state.compaction_failures > failures {
                     state.manual.retain(|request| request.ticket != ticket);
@@ -87,7 +87,7 @@ impl Core {
                         state.manual_current = None;
                     }
                     drop(state);
-                    return Err(self.degraded_error());
+                    return Err(self.background_failure());
                 }
             }
             self.check_open()?;

@@ -117,7 +117,6 @@ impl Passed {
 /// assert!(!cursor.valid());
 /// # Ok::<(), esker::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Cursor {
     // The iterators are dropped before the picture that keeps their tables, and that before the handle.
     merged: MergingIterator<Child>,
@@ -131,6 +130,15 @@ pub struct Cursor {
     error: Option<Error>,
     picture: Arc<SuperVersion>,
     handle: Reader,
+}
+
+/// Without the data under it.
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("Cursor");
+        out.field("db", &self.handle.0).field("sequence", &self.seq).field("valid", &self.valid());
+        out.field("error", &self.error).finish_non_exhaustive()
+    }
 }
 
 /// The handle of a cursor. Dropped last, when nothing of the cursor keeps a table any more.

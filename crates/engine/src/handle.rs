@@ -4,11 +4,18 @@
 //! don't keep the database open.
 
 use crate::core::Core;
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-#[derive(Debug)]
 pub(crate) struct Handle(pub(crate) Arc<Core>);
+
+/// Names the directory only: what users print around a handle must not hold their data, or the hash seed.
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.dir.display())
+    }
+}
 
 impl Handle {
     /// A cursor, an iterator or a snapshot was dropped: files or versions may have been waiting for that.

@@ -149,10 +149,14 @@ impl Core {
     }
 
     /// The error for work that waits for background work which keeps failing.
-    pub(crate) fn degraded_error(&self) -> Error {
+    pub(crate) fn background_failure(&self) -> Error {
         let health = self.health.lock();
-        let cause = health.latch.as_ref().or(health.degraded.as_ref()).cloned();
-        Error::read_only(cause.unwrap_or_else(|| Error::fatal("background work fails without a cause")))
+        match (&health.latch, &health.degraded) {
+            (Some(cause), _) => Error::read_only(cause.clone()),
+            // Writes go on: only what was waited for has failed.
+            (None, Some(cause)) => cause.clone(),
+            (None, None) => Error::fatal("background work fails without a cause"),
+        }
     }
 
     pub(crate) fn db_state(&self) -> DbState {
@@ -214,7 +218,12 @@ impl Core {
                 }
             }
         };
-        if in_vain { Err(self.degraded_error()) } else { Ok(()) }
+        // For a writer it is as if the database took no writes.
+        let refused = || match self.background_failure() {
+            error if matches!(error.kind(), ErrorKind::ReadOnly { .. }) => error,
+            cause => Error::read_only(cause),
+        };
+        if in_vain { Err(refused()) } else { Ok(()) }
     }
 }
 

@@ -222,7 +222,8 @@ impl Options {
         error_if_exists: bool,
         /// Bytes of recent writes, with their overhead, that are kept in memory before they are flushed to a table.
         /// 16 KiB to 4 GiB; default 64 MiB. Larger means fewer, larger flushes and a longer recovery. Up to five
-        /// such tables can be in memory when flushing lags.
+        /// such tables can be in memory when flushing lags. Where the device has less than 32 times that for the
+        /// database, a 32nd of what it has.
         memtable_size: usize,
         /// Bytes of table blocks that are kept in memory, uncompressed. 0 or more; default 128 MiB.
         cache_size: usize,
@@ -241,7 +242,8 @@ impl Options {
         base_level_size: u64,
         /// How many times larger each further level is. 2 to 100; default 8, at which overwrites at random cost least.
         level_ratio: u64,
-        /// Bytes after which a new log segment is started, with a new memtable. 16 KiB or more; default 64 MiB.
+        /// Bytes after which a new log segment is started, with a new memtable. 16 KiB or more; default 64 MiB; on a
+        /// small device smaller, as [`memtable_size`](Self::memtable_size).
         wal_segment_size: u64,
         /// Bits of Bloom filter for each key. 0 (no filter) to 64; default 10, which is 1 false positive in 100.
         bloom_bits: u32,

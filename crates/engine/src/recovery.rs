@@ -12,7 +12,7 @@
 use crate::core::{Core, CoreParts};
 use crate::event::{Event, RecoveryReport};
 use crate::replayed::Replayed;
-use crate::room::Room;
+use crate::room::{Room, fitted};
 use crate::sink::{MadeTables, TableSink, sync_dir};
 use crate::state::{Keyspace, State};
 use crate::super_version::{Generation, KeyspaceTables};
@@ -49,7 +49,9 @@ impl Core {
         prepare_dir(vfs.as_ref(), &dir, options)?;
         let lock = take_lock(vfs.as_ref(), &dir)?;
         let found = Found::read(vfs.as_ref(), &dir, options)?;
-        let mut opening = Opening::new(&dir, options, components, found);
+        let available = available_space(vfs.as_ref(), &dir, &found.state);
+        let options = &fitted(options, available);
+        let mut opening = Opening::new(&dir, options, components, found, available);
         let replay = opening.replay_log()?;
         let report = opening.report(&replay);
         let core = opening.finish(&replay, lock, report)?;
@@ -61,6 +63,9 @@ impl Core {
 
 /// Makes sure that there is a directory, if one may be made.
 pub(crate) fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<()> {
+    if dir.as_os_str().is_empty() {
+        return Err(Error::invalid_argument("the path of the database is empty"));
+    }
     match vfs.kind(dir).map_err(|error| Error::io("look at", dir, error))? {
         Some(EntryKind::File) => {
             return Err(Error::invalid_argument(format!("{} is a file, not a directory", dir.display())));
@@ -165,6 +170,13 @@ fn entropy() -> u64 {
     std::hash::RandomState::new().build_hasher().finish()
 }
 
+/// What the device has free, and what the database has on it, where that is known.
+fn available_space(vfs: &dyn Vfs, dir: &Path, state: &ManifestState) -> Option<u64> {
+    let free = vfs.free_space(dir).ok().flatten()?;
+    let tables = state.keyspaces.values().flat_map(|keyspace| keyspace.version.tables());
+    Some(tables.fold(free, |sum, (_, table)| sum.saturating_add(table.file_size)))
+}
+
 /// An open in progress.
 struct Opening<'a> {
     dir: &'a Path,
@@ -175,6 +187,8 @@ struct Opening<'a> {
     state: ManifestState,
     keep_orphans: bool,
     created: bool,
+    /// Bytes that the device has for the database, where that is known.
+    available: Option<u64>,
     replayed: Replayed,
     next_file: u64,
     last_seq: SequenceNumber,
@@ -182,7 +196,13 @@ struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    fn new(dir: &'a Path, options: &'a Options, components: &'a Components, found: Found) -> Self {
+    fn new(
+        dir: &'a Path,
+        options: &'a Options,
+        components: &'a Components,
+        found: Found,
+        available: Option<u64>,
+    ) -> Self {
         let cache = components.cache.clone();
         let tables = Arc::new(TableOpener {
             vfs: Arc::clone(&components.vfs),
@@ -203,6 +223,7 @@ impl<'a> Opening<'a> {
             state: found.state,
             keep_orphans: found.keep_orphans,
             created: found.created,
+            available,
             tables,
         }
     }
@@ -341,7 +362,6 @@ impl<'a> Opening<'a> {
         });
         let state = State::new(Arc::clone(&active), keyspaces.collect());
         let durable = writer.durable_sequence();
-        let available = self.available_space();
         let log = LogEnd {
             writer,
             unsynced: Vec::new(),
@@ -366,17 +386,10 @@ impl<'a> Opening<'a> {
             next_file: self.next_file,
             lock,
             recovery: report,
-            room: Room::new(self.options, available),
+            room: Room::new(self.options, self.available),
             open_files: self.components.open_files.clone().unwrap_or_else(|| Arc::new(OpenFiles::new(1))),
         });
         Ok(core)
-    }
-
-    /// What the device has free, and what the database has on it, where that is known.
-    fn available_space(&self) -> Option<u64> {
-        let free = self.components.vfs.free_space(self.dir).ok().flatten()?;
-        let tables = self.state.keyspaces.values().flat_map(|keyspace| keyspace.version.tables());
-        Some(tables.fold(free, |sum, (_, table)| sum.saturating_add(table.file_size)))
     }
 
     /// Never appends to an old segment: what follows its good part may be garbage.

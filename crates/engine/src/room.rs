@@ -2,7 +2,7 @@
 //!
 //! What must stay free is [`min_free_space`](crate::Options::min_free_space) and a *ballast*: one log segment's and one
 //! table's worth, with which the oldest memtable can always be flushed, and its log segment be removed. On a small device
-//! the ballast is a sixteenth of what was there at the open.
+//! memtables, log segments and tables are smaller ([`fitted`]), and the ballast is a sixteenth of what was there at the open.
 //!
 //! The leader of a commit looks at the free space now and then, as the log grows, and never for each write. Once there is
 //! too little, every write that adds something looks itself and is refused, until there is enough again; nothing is
@@ -21,8 +21,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 /// The part of a small device that the ballast may take.
 const BALLAST_SHARE: u64 = 16;
 
+/// What memtables, log segments and tables may have on the smallest of devices.
+const SMALLEST: u64 = 64 << 10;
+
 /// Bytes of log from one look at the free space to the next, at most.
 const LOOK_EVERY_MAX: u64 = 4 << 20;
+
+/// The options for a device that has so much for the database: memtables, log segments and tables are so small that one
+/// of them is a small part of it, since each must be written anew before an old one can go.
+pub(crate) fn fitted(options: &Options, available: Option<u64>) -> Options {
+    let most = (available.unwrap_or(u64::MAX) / BALLAST_SHARE / 2).max(SMALLEST);
+    let mut fitted = options.clone();
+    fitted.memtable_size = fitted.memtable_size.min(usize::try_from(most).unwrap_or(usize::MAX));
+    fitted.wal_segment_size = fitted.wal_segment_size.min(most);
+    fitted.table_size = fitted.table_size.min(most);
+    fitted
+}
 
 /// What must stay free, and whether it does.
 #[derive(Debug)]
@@ -162,7 +176,7 @@ impl Core {
     }
 
     fn no_room(&self, free: u64, needed: u64) -> Error {
-        let what = format!("{free} bytes are free, and {needed} must be for this write; deletes are taken");
+        let what = format!("{free} bytes are free, and this write needs {needed}; deletes are taken");
         Error::io("write to", &self.dir, io::Error::new(io::ErrorKind::StorageFull, what))
     }
 }
@@ -175,6 +189,19 @@ fn only_deletes(request: &Request) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_fit_the_device() {
+        let sizes = |available| {
+            let fitted = fitted(&Options::new(), available);
+            (fitted.memtable_size as u64, fitted.wal_segment_size, fitted.table_size)
+        };
+        let (default, asked) = (Options::new(), sizes(None));
+        assert_eq!(asked, (default.memtable_size as u64, default.wal_segment_size, default.table_size));
+        assert_eq!(sizes(Some(1 << 40)), asked);
+        assert_eq!(sizes(Some(128 << 20)), (4 << 20, 4 << 20, 4 << 20));
+        assert_eq!(sizes(Some(1)), (SMALLEST, SMALLEST, SMALLEST));
+    }
 
     #[test]
     fn the_reserve_fits_the_device() {

@@ -73,7 +73,13 @@ impl Current {
         let text = str::from_utf8(bytes).map_err(|_| corrupt("it is no text"))?;
         let body = text.get(..text.len().saturating_sub("crc 00000000\n".len())).unwrap_or_default();
         if text.get(body.len()..) != Some(&*format!("crc {:08x}\n", checksum(&[], body.as_bytes()))) {
-            return Err(corrupt("its checksum does not match"));
+            let ours = text.starts_with(MAGIC);
+            let what = if ours {
+                "its checksum does not match"
+            } else {
+                "it is not the CURRENT of an esker database"
+            };
+            return Err(corrupt(what));
         }
         let mut lines = body.lines();
         let version =

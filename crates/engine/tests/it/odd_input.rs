@@ -452,3 +452,14 @@ fn pf07_small_databases_are_small() {
         assert!(mem.total_bytes() < 64 << 10, "{} bytes", mem.total_bytes());
     }
 }
+
+/// An empty path, and the directory of another engine: the error says what it is.
+#[test]
+fn no_directory_of_ours() {
+    let error = Db::open("").unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::InvalidArgument { .. }), "{error}");
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("CURRENT"), "MANIFEST-000005\n").unwrap();
+    let error = Db::open(dir.path()).unwrap_err();
+    assert!(error.to_string().contains("not the CURRENT of an esker database"), "{error}");
+}
