@@ -109,6 +109,11 @@ impl<I: InternalIterator> CompactionJob<I> {
         RewriteStats { tables_out: self.tables_out, bytes_out: self.bytes_out + open, ..*self.iter.stats() }
     }
 
+    /// Bytes that the table in the works takes in memory, and may take while it is finished. Not those of the input.
+    pub fn memory(&self) -> usize {
+        self.builder.as_ref().map_or(0, TableBuilder::memory)
+    }
+
     fn try_step(&mut self, sink: &mut dyn OutputSink, entries: usize) -> Result<Step> {
         let new = match &self.state {
             State::New => true,

@@ -66,6 +66,7 @@ impl BackgroundWork for Core {
         if self.has_failed() {
             return self.resume_after_full_disk();
         }
+        self.divide_memory();
         let Some(job) = self.next_job() else {
             let waited = self.hold_back_compaction();
             if waited {
@@ -187,6 +188,7 @@ impl Core {
     /// Picks up the most urgent job: a flush before a compaction, one in progress before a new one.
     fn next_job(&self) -> Option<Job> {
         self.note_free_space();
+        self.look_at_snapshots();
         let mut state = self.state.lock();
         let done = state.manual_done;
         let job = self.next_job_of(&mut state);

@@ -4,6 +4,7 @@ use crate::background::{ENTRIES_A_STEP, JobStep};
 use crate::core::Core;
 use crate::event::Event;
 use crate::flow::Share;
+use crate::memory::JobMemory;
 use crate::sink::{MadeTables, sync_dir};
 use crate::sources::{Child, LevelSource};
 use crate::state::{ManualRequest, State};
@@ -36,6 +37,7 @@ pub(crate) struct CompactJob {
     /// For a compaction out of level 0: how far it is.
     share: Option<Share>,
     cost: Cost,
+    memory: JobMemory,
     started: Duration,
 }
 
@@ -137,6 +139,7 @@ impl Core {
             cost: Cost { bytes: compaction.input_bytes(), entries, charged: 0 },
             compaction,
             share,
+            memory: self.tables.memory.job(),
             started: self.components.clock.now(),
         }
     }
@@ -163,7 +166,7 @@ impl Core {
             version: &keyspace.tables.version,
             busy: &state.busy,
             running: &keyspace.running,
-            oldest_snapshot: self.snapshots.stripes(&self.visible).oldest(),
+            oldest_snapshot: self.snapshots.oldest(&self.visible),
             options,
         }
     }
@@ -225,18 +228,21 @@ impl CompactJob {
             self.install(core)?;
             return Ok(JobStep::Done);
         }
+        let inputs = core.input_bytes(self.sources());
         let job = match &mut self.job {
             Some(job) => job,
             None => {
                 points::here(points::Point::CompactionPlanned);
                 let stripes = core.snapshots.stripes(&core.visible);
                 points::here(points::Point::CompactionCaptured);
-                let job = CompactionJob::compaction(self.input()?, &self.compaction, stripes, &core.shape);
+                let input = self.input(core.readahead(self.sources()))?;
+                let job = CompactionJob::compaction(input, &self.compaction, stripes, &core.shape);
                 self.job.insert(job)
             }
         };
         let step = core.with_sink(&mut self.made, |sink| job.step(sink, ENTRIES_A_STEP))?;
         let stats = job.stats();
+        self.memory.show(inputs + job.memory());
         if let Some(share) = &mut self.share {
             share.show(stats.entries_in);
         }
@@ -251,16 +257,21 @@ impl CompactJob {
         Ok(JobStep::Done)
     }
 
+    /// How many inputs are read at once: each table of level 0, and one of each deeper level.
+    fn sources(&self) -> usize {
+        self.inputs.iter().map(|(level, tables)| if *level == 0 { tables.len() } else { 1 }).sum()
+    }
+
     /// All inputs, merged, the newest first. Blocks that are read go past the cache.
-    fn input(&self) -> Result<MergingIterator<Child>> {
+    fn input(&self, readahead: usize) -> Result<MergingIterator<Child>> {
         let mut children = Vec::new();
         for (level, tables) in &self.inputs {
             if *level == 0 {
                 for table in tables {
-                    children.push(Child::Table(table.reader()?.iter(false)));
+                    children.push(Child::Table(table.reader()?.iter_once(readahead)));
                 }
             } else {
-                let source = LevelSource { tables: tables.clone().into(), fill_cache: false };
+                let source = LevelSource { tables: tables.clone().into(), readahead: Some(readahead) };
                 children.push(Child::Level(ConcatIterator::new(source)));
             }
         }

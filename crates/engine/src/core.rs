@@ -78,6 +78,8 @@ pub(crate) struct Core {
     leftovers: AtomicBool,
     /// When a worker last looked after leftovers and the buffer of the log, in milliseconds of the clock.
     house_kept_at: AtomicU64,
+    /// Whether the background was told that the oldest snapshot has gone, and has not looked yet.
+    snapshot_gone: AtomicBool,
     pub(crate) metrics: Metrics,
     pub(crate) flow: Flow,
     pub(crate) room: Room,
@@ -136,6 +138,7 @@ impl Core {
             stopping: AtomicBool::new(false),
             leftovers: AtomicBool::new(false),
             house_kept_at: AtomicU64::new(0),
+            snapshot_gone: AtomicBool::new(false),
             metrics: Metrics::default(),
             flow,
             room: parts.room,
@@ -258,6 +261,19 @@ impl Core {
             let work: Arc<dyn BackgroundWork> = this;
             self.components.scheduler.work_available(&work);
         }
+    }
+
+    /// A compaction may be worth while that was not before. However many snapshots go, the background is told once until
+    /// it looks. Called without a lock.
+    pub(crate) fn oldest_snapshot_gone(&self) {
+        if !self.snapshot_gone.swap(true, Ordering::SeqCst) {
+            self.work_available();
+        }
+    }
+
+    /// The background looks at the snapshots now.
+    pub(crate) fn look_at_snapshots(&self) {
+        self.snapshot_gone.store(false, Ordering::SeqCst);
     }
 
     /// Waits for background work to get on. Called without a lock.

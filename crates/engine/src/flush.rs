@@ -11,6 +11,7 @@ use crate::background::{ENTRIES_A_STEP, JobStep};
 use crate::core::Core;
 use crate::event::Event;
 use crate::flow::Share;
+use crate::memory::JobMemory;
 use crate::sink::{MadeTables, sync_dir};
 use crate::state::State;
 use crate::super_version::Generation;
@@ -38,6 +39,7 @@ pub(crate) struct FlushJob {
     /// Bytes of keys and values read so far.
     payload: u64,
     share: Share,
+    memory: JobMemory,
     started: Duration,
 }
 
@@ -61,6 +63,7 @@ impl Core {
             entries: 0,
             payload: 0,
             share,
+            memory: self.tables.memory.job(),
             started: self.components.clock.now(),
         })
     }
@@ -111,6 +114,7 @@ impl FlushJob {
         };
         let step = core.with_sink(made, |sink| job.step(sink, ENTRIES_A_STEP))?;
         self.share.show(job.stats().entries_in);
+        self.memory.show(job.memory());
         if step == Step::Done {
             self.payload += job.stats().bytes_in;
             self.entries += job.stats().entries_out;

@@ -1,6 +1,7 @@
 //! Counters, and [`Stats`], the summary that users see.
 
 use crate::core::Core;
+use crate::memory::MemoryUsage;
 use crate::state::{OldPicture, State};
 use esker_base::SequenceNumber;
 use esker_base::sync::Mutex;
@@ -120,6 +121,8 @@ pub struct Stats {
     pub space_reserve: u64,
     /// Writes that were refused for lack of it.
     pub refused_for_space: u64,
+    /// Where the memory goes.
+    pub memory: MemoryUsage,
     /// How often writers were held up, by cause.
     pub stalls: BTreeMap<&'static str, StallStats>,
 }
@@ -140,14 +143,17 @@ pub struct LevelStats {
 
 impl Core {
     pub(crate) fn stats(&self) -> Stats {
-        let wal_bytes = self.log.lock().writer.len_of_all();
+        let (wal_bytes, log_buffers) = {
+            let log = self.log.lock();
+            (log.writer.len_of_all(), log.writer.buffer_capacity())
+        };
         let snapshots = self.snapshots.summary();
         let state = self.state.lock();
         let now = self.components.clock.now();
         let oldest_picture = state.pictures.iter().find(|picture| picture.held() > 0).map(|old| old.replaced);
         let oldest_pin = snapshots.oldest.map(|(_, since)| since).into_iter().chain(oldest_picture).min();
         let metrics = &self.metrics;
-        let cache = self.tables.cache.stats();
+        let cache = self.tables.memory.cache().stats();
         let mut levels = vec![LevelStats::default(); esker_manifest::NUM_LEVELS];
         for keyspace in &state.keyspaces {
             for (level, table) in keyspace.tables.version.tables() {
@@ -191,6 +197,7 @@ impl Core {
             open_files: self.open_files.count() as u64,
             space_reserve: self.room.reserve(),
             refused_for_space: self.room.refused(),
+            memory: self.memory_usage(&state, log_buffers),
             stalls: metrics.stalls.lock().clone(),
         }
     }
@@ -198,7 +205,7 @@ impl Core {
 
 impl Core {
     /// Cursors, by the pictures that they hold.
-    fn cursors(&self, state: &State) -> u64 {
+    pub(crate) fn cursors(&self, state: &State) -> u64 {
         let old: usize = state.pictures.iter().map(OldPicture::held).sum();
         // One reference is the engine's own, one is ours.
         let present = Arc::strong_count(&self.super_version.load_full()).saturating_sub(2);
@@ -267,6 +274,7 @@ impl fmt::Display for Stats {
             "cache      {} bytes, {} hits, {} misses",
             self.cache_bytes, self.cache_hits, self.cache_misses
         )?;
+        writeln!(f, "memory     {}", self.memory)?;
         write!(f, "snapshots  {}; obsolete files {}", self.snapshots, self.obsolete_files)?;
         write!(f, "; open files {}; cursors {}", self.open_files, self.cursors)?;
         if let Some(age) = self.oldest_pin_age {

@@ -148,7 +148,8 @@ pub struct Options {
     pub(crate) create_if_missing: bool,
     pub(crate) error_if_exists: bool,
     pub(crate) memtable_size: usize,
-    pub(crate) cache_size: usize,
+    /// `None`: [`DEFAULT_CACHE_SIZE`], or whatever the limit on memory leaves.
+    pub(crate) cache_size: Option<usize>,
     pub(crate) memory_limit: Option<usize>,
     pub(crate) block_size: usize,
     pub(crate) restart_interval: usize,
@@ -175,7 +176,7 @@ impl Default for Options {
             create_if_missing: true,
             error_if_exists: false,
             memtable_size: 64 << 20,
-            cache_size: 128 << 20,
+            cache_size: None,
             memory_limit: None,
             block_size: 4 << 10,
             restart_interval: 16,
@@ -225,8 +226,6 @@ impl Options {
         /// such tables can be in memory when flushing lags. Where the device has less than 32 times that for the
         /// database, a 32nd of what it has.
         memtable_size: usize,
-        /// Bytes of table blocks that are kept in memory, uncompressed. 0 or more; default 128 MiB.
-        cache_size: usize,
         /// Target size of a data block in bytes, before compression. 256 to 1 MiB; default 4 KiB. Larger means a
         /// better ratio and a slower cold get.
         block_size: usize,
@@ -276,9 +275,26 @@ impl Options {
         min_free_space: u64,
     }
 
-    /// One bound in bytes for memtables and block cache together, in place of [`memtable_size`](Self::memtable_size)
-    /// and [`cache_size`](Self::cache_size), which become upper limits: half goes to the cache, half to the active
-    /// and flushing memtables. At least 256 KiB. Default: none.
+    /// Bytes of table blocks that are kept in memory, uncompressed. 0 or more. Default: 128 MiB, or, with a
+    /// [`memory_limit`](Self::memory_limit), what that leaves.
+    #[must_use]
+    pub fn cache_size(mut self, bytes: usize) -> Self {
+        self.cache_size = Some(bytes);
+        self
+    }
+
+    /// One bound in bytes for all that the database keeps in memory: memtables, cached blocks, filters and indexes of
+    /// open tables, buffers of the log, of cursors and of background work. At least 256 KiB; to be kept to the buffers
+    /// need 2 MiB. Default: none.
+    ///
+    /// A memtable gets an eighth, and a table file an eighth at most ([`memtable_size`](Self::memtable_size) and
+    /// [`table_size`](Self::table_size) become upper limits). The block cache gets what the others leave: nearly all of it
+    /// in a database that is only read, and never less than a sixteenth. [`Stats::memory`](crate::Stats::memory) shows
+    /// where it goes.
+    ///
+    /// Beyond the limit go: filters and indexes, when they alone are larger (1.3 bytes a key); flushed memtables that
+    /// cursors hold; a batch or a value that is large against it; a [cache](Components::cache) shared with other
+    /// databases, which keeps its own capacity; and what the allocator adds to all that.
     #[must_use]
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.memory_limit = Some(bytes);
@@ -349,15 +365,27 @@ impl Options {
 
     /// The memtable size after [`memory_limit`](Self::memory_limit).
     pub(crate) fn effective_memtable_size(&self) -> usize {
-        match self.memory_limit {
-            Some(limit) => self.memtable_size.min((limit / 2 / (MAX_IMMUTABLES + 1)).max(16 << 10)),
-            None => self.memtable_size,
+        self.memory_limit
+            .map_or(self.memtable_size, |limit| self.memtable_size.min((limit / 8).max(16 << 10)))
+    }
+
+    /// The table size after [`memory_limit`](Self::memory_limit): who writes a table keeps 8 to 16 bytes a key.
+    pub(crate) fn effective_table_size(&self) -> u64 {
+        self.memory_limit
+            .map_or(self.table_size, |limit| self.table_size.min((limit as u64 / 8).max(64 << 10)))
+    }
+
+    /// The capacity that the cache has when nothing else needs memory.
+    pub(crate) fn largest_cache_size(&self) -> usize {
+        match (self.cache_size, self.memory_limit) {
+            (size, Some(limit)) => size.unwrap_or(limit).min(limit),
+            (size, None) => size.unwrap_or(DEFAULT_CACHE_SIZE),
         }
     }
 
-    /// The cache size after [`memory_limit`](Self::memory_limit).
-    pub(crate) fn effective_cache_size(&self) -> usize {
-        self.memory_limit.map_or(self.cache_size, |limit| self.cache_size.min(limit / 2))
+    /// A buffer of the log that is larger is given back after its use.
+    pub(crate) fn log_buffer_kept(&self) -> usize {
+        self.memory_limit.map_or(LOG_BUFFER_KEPT, |limit| LOG_BUFFER_KEPT.min(limit / 32))
     }
 
     pub(crate) fn table_options(&self) -> TableOptions {
@@ -375,11 +403,17 @@ impl Options {
             l0_trigger: self.l0_trigger,
             base_level_size: self.base_level_size,
             level_ratio: self.level_ratio,
-            table_size: self.table_size,
+            table_size: self.effective_table_size(),
             ..LeveledOptions::default()
         }
     }
 }
+
+/// The block cache, if nothing is said about it.
+const DEFAULT_CACHE_SIZE: usize = 128 << 20;
+
+/// A buffer of the log that is larger is given back after its use.
+const LOG_BUFFER_KEPT: usize = 1 << 20;
 
 /// Memtables that may wait for their flush before writers wait for them.
 pub(crate) const MAX_IMMUTABLES: usize = 4;
@@ -413,9 +447,17 @@ mod tests {
     }
 
     #[test]
-    fn one_memory_limit_bounds_both() {
-        let options = Options::new().memory_limit(10 << 20);
-        assert_eq!(options.effective_cache_size(), 5 << 20);
+    fn one_memory_limit_bounds_the_parts() {
+        let options = Options::new().memory_limit(8 << 20);
+        assert_eq!(options.largest_cache_size(), 8 << 20);
         assert_eq!(options.effective_memtable_size(), 1 << 20);
+        assert_eq!(options.effective_table_size(), 1 << 20);
+        let options = options.cache_size(1 << 20).memtable_size(64 << 10).table_size(4 << 10);
+        assert_eq!(options.largest_cache_size(), 1 << 20);
+        assert_eq!((options.effective_memtable_size(), options.effective_table_size()), (64 << 10, 4 << 10));
+        let large = Options::new().memory_limit(1 << 40);
+        assert_eq!(large.largest_cache_size(), 1 << 40, "not the default without a limit");
+        assert_eq!(large.effective_memtable_size(), 64 << 20);
+        assert_eq!(Options::new().largest_cache_size(), 128 << 20);
     }
 }

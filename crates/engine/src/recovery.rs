@@ -11,6 +11,7 @@
 
 use crate::core::{Core, CoreParts};
 use crate::event::{Event, RecoveryReport};
+use crate::memory::Memory;
 use crate::replayed::Replayed;
 use crate::room::{Room, fitted};
 use crate::sink::{MadeTables, TableSink, sync_dir};
@@ -23,7 +24,6 @@ use crate::{Components, Error, ErrorKind, Options, RecoveryMode, Result};
 use esker_base::{FileKind, FileNumber, SequenceNumber, SplitMix64, parse_file_name, planted};
 use esker_compaction::{CompactionJob, DeeperTables, SnapshotStripes, Step};
 use esker_manifest::{ManifestState, ManifestWriter, Recovery, VersionEdit};
-use esker_sstable::BlockCache;
 use esker_vfs::{EntryKind, FileLock, OpenFiles, Vfs};
 use esker_wal::{LogKind, LogReplay, LogWriter, Record, RecordType, RecoverOptions, SegmentHeader};
 use std::collections::BTreeSet;
@@ -203,13 +203,12 @@ impl<'a> Opening<'a> {
         found: Found,
         available: Option<u64>,
     ) -> Self {
-        let cache = components.cache.clone();
         let tables = Arc::new(TableOpener {
             vfs: Arc::clone(&components.vfs),
             dir: dir.to_path_buf(),
             store_id: found.state.store_id,
             hash_seed: found.state.hash_seed,
-            cache: cache.unwrap_or_else(|| Arc::new(BlockCache::new(options.effective_cache_size() as u64))),
+            memory: Memory::new(options, components.cache.clone()),
             verify_reads: options.verify_reads,
         });
         Opening {
@@ -400,6 +399,7 @@ impl<'a> Opening<'a> {
         let path = FileKind::Wal.path(self.dir, number);
         let vfs = self.components.vfs.as_ref();
         let mut writer = LogWriter::create(vfs, &path, header, previous.last_sequence)?;
+        writer.keep_buffer(self.options.log_buffer_kept());
         if self.last_seq > previous.last_sequence {
             // Tables hold numbers that the log never had, or lost.
             writer.append_skip(previous.last_sequence + 1, self.last_seq - previous.last_sequence)?;

@@ -45,16 +45,27 @@ impl SnapshotRegistry {
         seq
     }
 
-    /// Gives a snapshot back. Returns whether it was the last one at its number.
+    /// Gives a snapshot back. Returns whether the oldest number that must stay readable may be another now.
     pub(crate) fn release(&self, seq: SequenceNumber) -> bool {
         let mut live = self.live.lock();
+        let was_oldest = live.first_key_value().is_some_and(|(&oldest, _)| oldest == seq);
         let Some(held) = live.get_mut(&seq) else { return false };
         held.count -= 1;
-        if held.count == 0 {
-            live.remove(&seq);
-            return true;
+        if held.count > 0 {
+            return false;
         }
-        false
+        live.remove(&seq);
+        was_oldest
+    }
+
+    /// The oldest number that must stay readable: what [`stripes`](Self::stripes) would say, without the list.
+    pub(crate) fn oldest(&self, visible: &Visible) -> SequenceNumber {
+        let live = self.live.lock();
+        let visible = visible.load();
+        if planted::is(planted::Fault::SnapshotsForgotten) {
+            return visible;
+        }
+        live.first_key_value().map_or(visible, |(&oldest, _)| oldest.min(visible))
     }
 
     /// What a compaction that starts now must keep.

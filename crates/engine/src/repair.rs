@@ -9,6 +9,7 @@
 //! Nothing is deleted. What is lost is reported, and so is what may be wrong: when no manifest can be read to its end,
 //! tables that were replaced long ago may be among those that are found, and deleted keys may come back with them.
 
+use crate::memory::Memory;
 use crate::recovery::{check_file_numbers, prepare_dir, take_lock};
 use crate::sink::{MadeTables, TableSink, sync_dir};
 use crate::sources::Child;
@@ -21,7 +22,7 @@ use esker_base::{
 use esker_compaction::{CompactionJob, DeeperTables, OutputSplitter, SnapshotStripes, Step};
 use esker_manifest::{DumpItem, ManifestState, ManifestWriter, NUM_LEVELS, VersionEdit, dump_manifest};
 use esker_memtable::Memtable;
-use esker_sstable::{BlockCache, OpenTable, TableReader, read_table_properties, verify_table};
+use esker_sstable::{OpenTable, TableReader, read_table_properties, verify_table};
 use esker_vfs::EntryKind;
 use esker_wal::{DumpItem as LogItem, LogKind, RecordType, dump_segment};
 use std::cell::Cell;
@@ -274,7 +275,7 @@ impl Repair<'_> {
             dir: self.dir.to_path_buf(),
             store_id: identity.0,
             hash_seed: identity.1,
-            cache: Arc::new(BlockCache::new(0)),
+            memory: Memory::new(&Options::new().cache_size(0), None),
             verify_reads: false,
         };
         let mut sources = vec![Child::Memtable(memtable.iter())];

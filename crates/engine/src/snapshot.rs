@@ -91,8 +91,8 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         if self.handle.snapshots.release(self.seq) {
-            // What only this snapshot needed may be dropped now, if a compaction finds it worth while.
-            self.handle.work_available();
+            // What only the oldest snapshot needed may be dropped now, if a compaction finds it worth while.
+            self.handle.oldest_snapshot_gone();
         }
     }
 }

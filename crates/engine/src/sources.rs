@@ -12,8 +12,9 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct LevelSource {
     pub(crate) tables: Arc<[Arc<TableHandle>]>,
-    /// Whether blocks that are read go to the cache: yes for users' scans, no for compactions.
-    pub(crate) fill_cache: bool,
+    /// `None` for users' scans: blocks that are read go to the cache. Compactions leave that alone, and read so many bytes
+    /// ahead.
+    pub(crate) readahead: Option<usize>,
 }
 
 impl ConcatSource for LevelSource {
@@ -28,7 +29,8 @@ impl ConcatSource for LevelSource {
     }
 
     fn open(&self, index: usize) -> Result<TableIterator> {
-        Ok(self.tables[index].reader()?.iter(self.fill_cache))
+        let reader = self.tables[index].reader()?;
+        Ok(self.readahead.map_or_else(|| reader.iter(true), |bytes| reader.iter_once(bytes)))
     }
 }
 
@@ -124,7 +126,7 @@ impl SuperVersion {
             children.push(Child::Table(table.reader()?.iter(true)));
         }
         for level in &tables.levels {
-            let source = LevelSource { tables: Arc::clone(&level.tables), fill_cache: true };
+            let source = LevelSource { tables: Arc::clone(&level.tables), readahead: None };
             children.push(Child::Level(ConcatIterator::new(source)));
         }
         Ok(children)

@@ -4,9 +4,10 @@
 //! super-versions that show its table, so its count tells when the file can go: see `obsolete`.
 
 use crate::Result;
+use crate::memory::Memory;
 use esker_base::{Error, FileKind, FileNumber};
 use esker_manifest::TableMetadata;
-use esker_sstable::{BlockCache, OpenTable, TableIdentity, TableReader};
+use esker_sstable::{OpenTable, TableIdentity, TableReader};
 use esker_vfs::Vfs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -18,7 +19,7 @@ pub(crate) struct TableOpener {
     pub(crate) dir: PathBuf,
     pub(crate) store_id: u128,
     pub(crate) hash_seed: u64,
-    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) memory: Memory,
     pub(crate) verify_reads: bool,
 }
 
@@ -41,7 +42,7 @@ impl TableOpener {
                 identity: Some(self.identity(meta.number)),
                 file_size: Some(meta.file_size),
                 tail_size: Some(meta.tail_size),
-                cache: Some(Arc::clone(&self.cache)),
+                cache: Some(Arc::clone(self.memory.cache())),
                 verify_reads: self.verify_reads,
             },
         )
@@ -82,7 +83,23 @@ impl TableHandle {
     #[cold]
     fn open(&self) -> Result<&Arc<TableReader>> {
         let reader = self.opener.open(&self.meta)?;
+        let mut first = false;
         // Another thread may have opened it meanwhile; then its reader stays and ours goes.
-        Ok(self.reader.get_or_init(|| reader))
+        let kept = self.reader.get_or_init(|| {
+            first = true;
+            reader
+        });
+        if first {
+            self.opener.memory.add_table(kept.memory());
+        }
+        Ok(kept)
+    }
+}
+
+impl Drop for TableHandle {
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader.get() {
+            self.opener.memory.remove_table(reader.memory());
+        }
     }
 }

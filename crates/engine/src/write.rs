@@ -104,6 +104,7 @@ impl Core {
             break (full, ready.and_then(|()| self.append(&mut log, request)));
         };
         if rotated {
+            self.divide_memory();
             self.work_available();
         }
         if result.is_err() {
@@ -273,7 +274,8 @@ impl Core {
     pub(crate) fn create_segment(&self, header: SegmentHeader, durable: SequenceNumber) -> Result<LogWriter> {
         let vfs = &self.components.vfs;
         let path = self.file_path(FileKind::Wal, header.number);
-        let created = LogWriter::create(vfs.as_ref(), &path, header, durable).and_then(|writer| {
+        let created = LogWriter::create(vfs.as_ref(), &path, header, durable).and_then(|mut writer| {
+            writer.keep_buffer(self.options.log_buffer_kept());
             if planted::is(planted::Fault::LogNameNotSynced) {
                 return Ok(writer);
             }

@@ -35,7 +35,8 @@ const YOUNG_DIVISOR: u64 = 10;
 /// Safe to share between threads and tables. Only blocks whose checksum matched are ever in it.
 pub struct BlockCache {
     shards: Box<[Shard]>,
-    capacity: u64,
+    /// Whether anything is ever kept: not when it was made with a capacity of 0.
+    keeps: bool,
     /// Spreads the blocks of tables over the shards.
     next_table: AtomicU64,
     misses: AtomicU64,
@@ -81,7 +82,8 @@ pub(crate) enum Form {
 /// A part of the cache with a lock of its own.
 #[derive(Debug)]
 struct Shard {
-    capacity: u64,
+    /// Written under the lock.
+    capacity: AtomicU64,
     /// Written under the lock, and by tables that go.
     bytes: AtomicU64,
     blocks: AtomicU64,
@@ -165,22 +167,55 @@ impl CachedBlock {
 }
 
 impl BlockCache {
-    /// A cache of at most `capacity_bytes` bytes.
+    /// A cache of at most `capacity_bytes` bytes. One of 0 bytes caches nothing, whatever capacity it is given later.
     pub fn new(capacity_bytes: u64) -> Self {
         let shards = (capacity_bytes / SHARD_MIN).clamp(1, SHARDS_MAX);
         let shard = |_| Shard {
-            capacity: capacity_bytes / shards,
+            capacity: AtomicU64::new(capacity_bytes / shards),
             bytes: AtomicU64::new(0),
             blocks: AtomicU64::new(0),
             queues: Mutex::default(),
         };
         BlockCache {
             shards: (0..shards).map(shard).collect(),
-            capacity: capacity_bytes,
+            keeps: capacity_bytes > 0,
             next_table: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             heals: AtomicU64::new(0),
             past_hits: AtomicU64::new(0),
+        }
+    }
+
+    /// Limit of [`bytes`](Self::bytes).
+    pub fn capacity(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.capacity.load(Relaxed)).sum()
+    }
+
+    /// Bytes in use, with the overhead of the entries. Cheap, unlike [`stats`](Self::stats).
+    pub fn bytes(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.bytes.load(Relaxed)).sum()
+    }
+
+    /// Changes the limit. What no longer fits is dropped before the call returns, in the order in which it would have gone
+    /// anyway; readers are not disturbed. The cache is divided into parts (at least 4 MiB each at first, at most 16), and
+    /// each gets its share of the new limit: a block that is larger than that is not kept.
+    ///
+    /// ```
+    /// use esker_sstable::BlockCache;
+    ///
+    /// let cache = BlockCache::new(8 << 20);
+    /// cache.set_capacity(1 << 20);
+    /// assert_eq!(cache.capacity(), 1 << 20);
+    /// ```
+    pub fn set_capacity(&self, capacity_bytes: u64) {
+        if !self.keeps {
+            return;
+        }
+        let share = capacity_bytes / self.shards.len() as u64;
+        for shard in &self.shards {
+            let mut queues = shard.queues.lock();
+            shard.capacity.store(share, Relaxed);
+            shard.make_room(&mut queues);
         }
     }
 
@@ -190,7 +225,7 @@ impl BlockCache {
             hits: self.past_hits.load(Relaxed),
             misses: self.misses.load(Relaxed),
             heals: self.heals.load(Relaxed),
-            capacity: self.capacity,
+            capacity: self.capacity(),
             ..CacheStats::default()
         };
         for shard in &self.shards {
@@ -232,7 +267,7 @@ impl fmt::Debug for BlockCache {
 impl Slots {
     /// Places for `blocks` blocks.
     pub(crate) fn new(cache: &Arc<BlockCache>, blocks: usize) -> Arc<Self> {
-        let blocks = if cache.capacity == 0 { 0 } else { blocks };
+        let blocks = if cache.keeps { blocks } else { 0 };
         Arc::new(Slots {
             cache: Arc::clone(cache),
             table: cache.next_table.fetch_add(1, Relaxed),
@@ -289,10 +324,10 @@ impl Slots {
         let Some(place) = self.blocks.get(number) else { return };
         let shard = self.shard(number);
         let weight = block.weight();
-        if weight > shard.capacity {
+        let mut queues = shard.queues.lock();
+        if weight > shard.capacity.load(Relaxed) {
             return;
         }
-        let mut queues = shard.queues.lock();
         self.take(number);
         let hits = block.hits.load(Relaxed);
         place.store(Some(block));
@@ -341,7 +376,8 @@ impl Shard {
         // With these many, every block was looked at twice: who finds them used nevertheless takes them away from others
         // that use them at this very moment.
         let mut patience = 2 * (queues.young.len() + queues.old.len());
-        while self.bytes.load(Relaxed) > self.capacity && queues.step(self.capacity, patience > 0) {
+        let capacity = self.capacity.load(Relaxed);
+        while self.bytes.load(Relaxed) > capacity && queues.step(capacity, patience > 0) {
             patience = patience.saturating_sub(1);
         }
         // Tickets of tables that are gone are met by `step` only when there is need of room.

@@ -1,7 +1,7 @@
 //! [`Readahead`]: reads many data blocks at once for an iterator that goes forward through a table.
 //!
 //! A read of 4 KiB costs the system call about as much again as its bytes. Who scans to the end, as compactions do, reads
-//! ever larger pieces instead, up to [`MAX_LEN`]. Blocks are taken out of the piece one by one and verified as ever.
+//! ever larger pieces instead, up to [`MAX_LEN`] or what it is given. Blocks are taken out of the piece one by one and verified as ever.
 
 use crate::block::Block;
 use crate::block_io::BlockFile;
@@ -11,12 +11,13 @@ use std::ops::Range;
 /// Length of the first piece that is read ahead, in bytes.
 const MIN_LEN: u64 = 16 << 10;
 
-/// Length of the largest piece.
-const MAX_LEN: u64 = 256 << 10;
+/// Length of the largest piece, unless another is asked for.
+pub(crate) const MAX_LEN: usize = 256 << 10;
 
 /// A piece of the file that was read ahead.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Readahead {
+    max_len: u64,
     bytes: Vec<u8>,
     offset: u64,
     /// Where the block ends that was read last: going on there is going forward.
@@ -26,6 +27,12 @@ pub(crate) struct Readahead {
 }
 
 impl Readahead {
+    /// Nothing yet; pieces of at most `max_len` bytes.
+    pub(crate) fn new(max_len: usize) -> Self {
+        let max_len = (max_len as u64).max(MIN_LEN);
+        Readahead { max_len, bytes: Vec::new(), offset: 0, last_end: 0, next_len: 0 }
+    }
+
     /// The block stored at `range`, out of the piece, or with a new one that ends at most at `data_end`.
     pub(crate) fn block(&mut self, file: &BlockFile, range: Range<u64>, data_end: u64) -> Result<Block> {
         let forward = range.start == self.last_end;
@@ -36,14 +43,14 @@ impl Readahead {
             return read_one(file, range);
         }
         if self.piece(&range).is_none() {
-            self.next_len = (2 * self.next_len).clamp(MIN_LEN, MAX_LEN);
+            self.next_len = (2 * self.next_len).clamp(MIN_LEN, self.max_len);
             let end = data_end.min(range.start + self.next_len);
             if end < range.end {
                 return read_one(file, range);
             }
             self.offset = range.start;
             self.bytes.clear();
-            // At most `MAX_LEN`, and inside the file.
+            // At most `max_len`, and inside the file.
             self.bytes.resize(usize::try_from(end - range.start).unwrap_or(0), 0);
             if file.read_bytes(range.start, &mut self.bytes).is_err() {
                 self.bytes.clear();

@@ -21,6 +21,9 @@ use std::path::PathBuf;
 /// Collected bytes that are written to the file at once.
 const WRITE_SIZE: usize = 256 << 10;
 
+/// What the compressor takes, about.
+const COMPRESSOR_MEMORY: usize = 64 << 10;
+
 /// Writes one table.
 ///
 /// Dropping a builder leaves an unfinished file behind, which is no table.
@@ -170,6 +173,16 @@ impl TableBuilder {
     pub fn estimated_size(&self) -> u64 {
         let filter = self.hashes.len() * self.options.bloom_bits as usize / 8;
         self.offset() + (self.block.len() + filter + self.index.len() + FOOTER_LEN) as u64
+    }
+
+    /// Bytes of memory, about, with what [`finish`](Self::finish) will take for filter and index.
+    pub fn memory(&self) -> usize {
+        let filter = self.hashes.len() * self.options.bloom_bits as usize / 8;
+        let buffers = self.out.capacity() + 3 * self.block.len().max(self.options.block_size);
+        buffers
+            + COMPRESSOR_MEMORY
+            + self.hashes.capacity() * size_of::<u64>()
+            + 2 * (filter + self.index.len())
     }
 
     /// Entries so far.

@@ -26,8 +26,9 @@ pub struct TableIterator {
 }
 
 impl TableIterator {
-    pub(crate) fn new(table: Arc<TableReader>, fill_cache: bool) -> Self {
-        let readahead = (!fill_cache).then(Readahead::default);
+    /// With `readahead` it leaves the cache alone, and reads at most so many bytes ahead.
+    pub(crate) fn new(table: Arc<TableReader>, readahead: Option<usize>) -> Self {
+        let readahead = readahead.map(Readahead::new);
         let (cursor, last) = (EitherCursor::new(), InternalKey::default());
         TableIterator { table, cursor, number: 0, readahead, last }
     }

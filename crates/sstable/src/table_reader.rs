@@ -12,7 +12,7 @@ use crate::format::{FOOTER_LEN, Footer, HEADER_LEN, TableIdentity};
 use crate::image::{Image, Spot};
 use crate::index::Index;
 use crate::properties::TableProperties;
-use crate::readahead::Readahead;
+use crate::readahead::{MAX_LEN, Readahead};
 use crate::table_iterator::TableIterator;
 use arc_swap::Guard;
 use esker_base::{Error, InternalKeyRef, Lookup, Result, SequenceNumber, Slice, ValueKind, planted};
@@ -197,7 +197,13 @@ impl TableReader {
 
     /// A new iterator over the table, not positioned. Blocks that it reads are kept in the cache if `fill_cache`.
     pub fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIterator {
-        TableIterator::new(Arc::clone(self), fill_cache)
+        TableIterator::new(Arc::clone(self), (!fill_cache).then_some(MAX_LEN))
+    }
+
+    /// A new iterator for one pass over the table: leaves the cache alone, and reads at most `readahead` bytes ahead
+    /// (16 KiB at least).
+    pub fn iter_once(self: &Arc<Self>, readahead: usize) -> TableIterator {
+        TableIterator::new(Arc::clone(self), Some(readahead))
     }
 
     /// What the table says about itself.

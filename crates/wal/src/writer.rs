@@ -23,7 +23,7 @@ use crate::header::{SegmentEnd, SegmentHeader};
 use crate::record::{RecordContext, RecordFields, RecordType, encode_record};
 use crate::sync::{SyncPoint, SyncState};
 
-/// A buffer larger than this is given back after it was flushed.
+/// A buffer larger than this is given back after it was flushed, unless [`LogWriter::keep_buffer`] says otherwise.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
 /// Appends records to one segment.
@@ -45,6 +45,7 @@ pub struct LogWriter {
     context: RecordContext,
     /// Records that the file does not have yet.
     buffer: Vec<u8>,
+    buffer_kept: usize,
     /// Length of the file up to its last good record.
     written: u64,
     last: SequenceNumber,
@@ -88,12 +89,23 @@ impl LogWriter {
             header,
             context: RecordContext::new(header.kind, header.store_id, header.number),
             buffer: Vec::new(),
+            buffer_kept: BUFFER_KEPT_BYTES,
             written: bytes.len() as u64,
             last,
             flushed: last,
             durable_before: durable.min(last),
             sync,
         })
+    }
+
+    /// Gives the buffer back after a flush when it is larger than `bytes`; 1 MiB at first.
+    pub fn keep_buffer(&mut self, bytes: usize) {
+        self.buffer_kept = bytes;
+    }
+
+    /// Bytes that the buffer takes.
+    pub fn buffer_capacity(&self) -> usize {
+        self.buffer.capacity()
     }
 
     /// Reserves room on the device up to `len` bytes of the file. The file's length stays.
@@ -162,7 +174,7 @@ impl LogWriter {
         self.written += self.buffer.len() as u64;
         self.flushed = self.last;
         self.buffer.clear();
-        if self.buffer.capacity() > BUFFER_KEPT_BYTES {
+        if self.buffer.capacity() > self.buffer_kept {
             self.buffer = Vec::new();
         }
         Ok(())

@@ -6,14 +6,17 @@ use crate::{Components, Db, Options};
 use esker_base::SplitMix64;
 use esker_compaction::{LevelTargets, LeveledPicker};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Works only for those who wait.
-#[derive(Debug)]
-struct Lazy;
+/// Works only for those who wait. Counts how often it was told of work.
+#[derive(Debug, Default)]
+struct Lazy(AtomicU64);
 
 impl Scheduler for Lazy {
-    fn work_available(&self, _work: &Arc<dyn BackgroundWork>) {}
+    fn work_available(&self, _work: &Arc<dyn BackgroundWork>) {
+        self.0.fetch_add(1, Relaxed);
+    }
     fn progressed(&self) {}
     fn wait_for_progress(&self, work: &Arc<dyn BackgroundWork>, _seen: u64) {
         work.step();
@@ -23,10 +26,14 @@ impl Scheduler for Lazy {
 }
 
 fn open() -> Db {
+    open_on(Arc::new(Lazy::default()))
+}
+
+fn open_on(scheduler: Arc<Lazy>) -> Db {
     let options = Options::new().memtable_size(256 << 10).base_level_size(256 << 10).table_size(256 << 10);
     let (options, mut components) =
         Components::in_memory(1, options.level_ratio(4).wal_segment_size(1 << 30));
-    components.scheduler = Arc::new(Lazy);
+    components.scheduler = scheduler;
     Db::open_with("/db", options.background(Background::Threads(1)), components).unwrap()
 }
 
@@ -90,5 +97,38 @@ fn what_is_more_urgent_goes_first_between_two_steps() {
         while core.step() {}
     }
     assert!(pressed > 1, "it came to that {pressed} times");
+    db.close().unwrap();
+}
+
+/// The background is told when the oldest snapshot goes, once until it looks; other snapshots go unnoticed.
+///
+/// Mutations: every drop tells; the mark is never taken back.
+#[test]
+fn dropped_snapshots_ask_for_work_once() {
+    let scheduler = Arc::new(Lazy::default());
+    let db = open_on(Arc::clone(&scheduler));
+    let take = |count: u64| -> Vec<_> {
+        let snapshot = |number: u64| {
+            db.put(number.to_be_bytes(), b"v").unwrap();
+            db.snapshot()
+        };
+        (0..count).map(snapshot).collect()
+    };
+    while db.handle.step() {}
+    let calls = |work: &mut dyn FnMut()| {
+        let before = scheduler.0.load(Relaxed);
+        work();
+        scheduler.0.load(Relaxed) - before
+    };
+    let mut held = take(100);
+    assert_eq!(calls(&mut || held.truncate(1)), 0, "younger ones");
+    assert_eq!(calls(&mut || held.clear()), 1, "the only one");
+    let mut held = take(100);
+    assert_eq!(calls(&mut || drop(held.drain(..50))), 0, "the request is pending");
+    while db.handle.step() {}
+    assert_eq!(calls(&mut || drop(held.drain(..))), 1, "the oldest first");
+    while db.handle.step() {}
+    let mut twice = vec![db.snapshot(), db.snapshot()];
+    assert_eq!(calls(&mut || twice.clear()), 1, "two at one number");
     db.close().unwrap();
 }

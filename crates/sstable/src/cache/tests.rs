@@ -45,7 +45,7 @@ fn check_sums(cache: &BlockCache, tables: &[Arc<Slots>]) {
     }
     let stats = cache.stats();
     assert_eq!((stats.bytes, stats.blocks), (bytes, blocks));
-    assert!(bytes <= cache.capacity);
+    assert!(bytes <= cache.capacity());
 }
 
 /// Hot blocks stay while a scan goes by that is many times the cache: at most 5 of 100 have to be read again.
@@ -114,6 +114,40 @@ fn a_table_takes_its_blocks_with_it() {
     assert_eq!(cache.stats().blocks, 0);
 }
 
+/// A smaller limit holds at once, and what is in use stays; with a larger one as much is kept as before.
+///
+/// Mutation: `set_capacity` leaves it to the next block that comes in.
+#[test]
+fn the_capacity_can_change() {
+    let cache = Arc::new(BlockCache::new(16 << 20));
+    let slots = Slots::new(&cache, 12_000);
+    for _ in 0..2 {
+        for number in 0..2000 {
+            read(&slots, number);
+        }
+    }
+    let hot: Vec<usize> = (0..100).collect();
+    for _ in 0..3 {
+        assert!(hot.iter().all(|&number| read(&slots, number)));
+    }
+    cache.set_capacity(1 << 20);
+    assert_eq!(cache.capacity(), 1 << 20);
+    assert!(cache.bytes() > 900_000, "{}", cache.bytes());
+    check_sums(&cache, std::slice::from_ref(&slots));
+    cache.set_capacity(0);
+    assert_eq!((cache.bytes(), cache.stats().blocks), (0, 0));
+    assert!(!read(&slots, 1) && !read(&slots, 1), "kept with a capacity of 0");
+    cache.set_capacity(4 << 20);
+    for number in 0..12_000 {
+        read(&slots, number);
+    }
+    assert!(cache.bytes() > 4_000_000, "{}", cache.bytes());
+    check_sums(&cache, &[slots]);
+    let nothing = Arc::new(BlockCache::new(0));
+    nothing.set_capacity(1 << 20);
+    assert_eq!(nothing.capacity(), 0);
+}
+
 /// Random reads, removals and tables that go: the sums are right after each.
 #[test]
 fn the_sums_are_right_after_any_operations() {
@@ -131,6 +165,7 @@ fn the_sums_are_right_after_any_operations() {
                 2 => cache.clear(),
                 3 => tables[table].heal(number),
                 4 => tables[table].insert(number, block(number)),
+                5 => cache.set_capacity([100, 2500, 30_000][rng.below(3) as usize]),
                 _ => {
                     read(&tables[table], number);
                 }
