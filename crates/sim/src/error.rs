@@ -331,9 +331,15 @@ fn case(case: &mut Case<'_>) {
     let lossy_syncs = case.part == "lossy-sync";
     let table_flips = case.part == "table-flip";
     let modes = [FaultMode::Before, FaultMode::After, FaultMode::Short][rng.below(3) as usize];
+    let errno = ERRNOS[rng.below(ERRNOS.len() as u64) as usize];
     let plan = Plan {
-        mode: if table_flips { FaultMode::Flip } else { modes },
-        errno: ERRNOS[rng.below(ERRNOS.len() as u64) as usize],
+        mode: match errno.0 {
+            _ if table_flips => FaultMode::Flip,
+            // A system without a handle left has done nothing, and so such a call may be tried once more.
+            "EMFILE" => FaultMode::Before,
+            _ => modes,
+        },
+        errno,
         forever: case.part == "for-ever" || ((lossy_syncs || table_flips) && rng.percent(50)),
         lossy_syncs: lossy_syncs.then(|| SHOWN[rng.below(2) as usize]),
         table_flips,

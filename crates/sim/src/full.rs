@@ -224,9 +224,19 @@ fn tmpfs(case: &mut Case<'_>) {
         }
     };
     check(&db);
-    assert!(matches!(db.state(), DbState::LowSpace { .. }), "{:?}", db.state());
-    db.delete("nothing").expect("a delete while space is low");
-    db.flush().expect("a flush while space is low");
+    match db.state() {
+        // A compaction may have filled the disk between two looks at it: that latches, as a full disk always did.
+        DbState::ReadOnly { cause } => {
+            assert!(cause.is_no_space(), "{cause}");
+            case.coverage.hit("tmpfs full all the same");
+        }
+        // A flush in the background may have made room since.
+        DbState::LowSpace { .. } | DbState::Open => {
+            db.delete("nothing").expect("a delete while space is low");
+            db.flush().expect("a flush while space is low");
+        }
+        state => panic!("{state:?}"),
+    }
     std::fs::remove_file(&ballast).expect("the ballast goes");
     let resumed = (0..100).any(|_| {
         let resumed = db.resume().is_ok() && matches!(db.state(), DbState::Open);
