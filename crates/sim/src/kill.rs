@@ -78,9 +78,21 @@ pub fn child(dir: &Path, seed: u64) -> Result<(), esker::Error> {
             batch.put(last_key(writer, 0), value.as_bytes());
             batch.put(data_key(writer, number), value.as_bytes());
             batch.put(last_key(writer, 1), value.as_bytes());
-            db.write_with(batch, &settings)?;
             // One call of the system, so a whole line or nothing.
-            let _ = std::io::stdout().lock().write_all(format!("{writer} {number}\n").as_bytes());
+            let acknowledge = move || {
+                let _ = std::io::stdout().lock().write_all(format!("{writer} {number}\n").as_bytes());
+            };
+            if durability(writer) == Durability::Sync && rng.percent(50) {
+                // Several may be in flight. Nobody may say so before it is synced.
+                db.submit(batch, &settings)?.on_synced(move |synced| {
+                    if synced.is_ok() {
+                        acknowledge();
+                    }
+                });
+            } else {
+                db.write_with(batch, &settings)?;
+                acknowledge();
+            }
             if rng.below(200) == 0 {
                 db.flush()?;
             }

@@ -202,7 +202,13 @@ fn write_numbers(db: &Db, writer: u64, seed: u64, count: u64, written: &Written,
         batch.put(format!("filler {writer} {}", rng.below(50)).as_bytes(), [b'f'; 300]);
         written.submitted.store(number, Ordering::SeqCst);
         let durability = if syncs(writer) { Durability::Sync } else { Durability::Buffered };
-        match db.write_with(batch, &WriteOptions::new().with_durability(durability)) {
+        let options = WriteOptions::new().with_durability(durability);
+        let result = if syncs(writer) && rng.below(2) == 0 {
+            db.submit(batch, &options).and_then(|commit| commit.wait_synced())
+        } else {
+            db.write_with(batch, &options)
+        };
+        match result {
             Ok(()) => written.acknowledged.store(number, Ordering::SeqCst),
             Err(error) => {
                 assert!(may_fail, "a write: {error}");

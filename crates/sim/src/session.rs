@@ -33,12 +33,14 @@ pub fn write_options(promise: Promise) -> WriteOptions {
     }
 }
 
-/// Writes operations as one batch; a single one by a plain put or delete.
+/// Writes operations as one batch; a single one by a plain put or delete, and a synced batch by a commit that is waited for
+/// afterwards.
 pub fn write(db: &Db, ops: &[WriteOp], promise: Promise) -> esker::Result<()> {
     let options = write_options(promise);
     match ops {
         [WriteOp::Put(key, value)] => db.put_with(key, value, &options),
         [WriteOp::Delete(key)] => db.delete_with(key, &options),
+        _ if promise == Promise::Sync => db.submit(batch(ops), &options)?.wait_synced(),
         _ => db.write_with(batch(ops), &options),
     }
 }
