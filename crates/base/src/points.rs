@@ -1,7 +1,7 @@
 //! Yield points: named places between two steps that other threads may come between.
 //!
 //! Each is one `points::here(..)` in some layer. Without the feature `points`, which only the simulator turns on, [`here`] is
-//! empty and nothing of it is left in the program. With it, a thread may [`set`](set) a callback, which is called at each
+//! empty and nothing of it is left in the program. With it, a thread may `set` a callback, which is called at each
 //! point that this thread comes to, and may itself use the database as far as the locks held there permit: so one thread
 //! plays several, in an order that a seed chooses. [`Point::locks`] says what is held where.
 

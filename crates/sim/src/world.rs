@@ -348,8 +348,17 @@ impl World {
                 write.delete(key(index));
             }
         }
+        let before = db.stats().last_sequence;
         let result = catch_unwind(AssertUnwindSafe(|| db.write_with(write, options)));
-        let done = matches!(result, Ok(Ok(())));
+        let done = match &result {
+            Ok(Ok(())) => true,
+            // Only its sync has failed: it shows, and a resume keeps it.
+            Ok(Err(error)) => {
+                matches!(error.kind(), esker::ErrorKind::WriteUnknown { .. })
+                    && db.stats().last_sequence > before
+            }
+            Err(_) => false,
+        };
         self.timeline.borrow_mut().end(done)?;
         match result {
             Ok(result) => self.excuse(result).map(drop),

@@ -7,7 +7,7 @@
 //! | [`arguments`] | the command line |
 //! | [`keys`] | keys, values that can be checked, a skewed choice |
 //! | [`recorder`] | a histogram for each operation |
-//! | [`run`] | threads, the time series, what came out |
+//! | `run` | threads, the time series, what came out |
 //! | [`verdict`] | what is aimed at, and whether it holds |
 //! | [`text`], [`plot`] | tables, CSV, a picture |
 //! | [`process`] | what the system says about this process |
