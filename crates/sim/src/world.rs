@@ -348,14 +348,17 @@ impl World {
                 write.delete(key(index));
             }
         }
-        let before = db.stats().last_sequence;
         let result = catch_unwind(AssertUnwindSafe(|| db.write_with(write, options)));
         let done = match &result {
             Ok(Ok(())) => true,
             // Only its sync has failed: it shows, and a resume keeps it.
             Ok(Err(error)) => {
                 matches!(error.kind(), esker::ErrorKind::WriteUnknown { .. })
-                    && db.stats().last_sequence > before
+                    && batch.ops.iter().all(|&(index, _)| {
+                        let puts = batch.ops.iter().rfind(|op| op.0 == index).is_some_and(|op| op.1);
+                        let wanted = puts.then(|| value(batch.number, self.long_values));
+                        db.get(key(index)).is_ok_and(|found| found.as_deref() == wanted.as_deref())
+                    })
             }
             Err(_) => false,
         };
