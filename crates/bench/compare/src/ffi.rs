@@ -386,8 +386,14 @@ pub(crate) mod level {
     }
 
     impl Parts {
+        /// # Safety
+        ///
+        /// Called once, before the database is closed, and before [`after_close`](Self::after_close).
         unsafe fn before_close(&mut self) {}
 
+        /// # Safety
+        ///
+        /// Called once, after the database was closed; nothing is used afterwards.
         unsafe fn after_close(&mut self) {
             // SAFETY: called once, after the database was closed.
             unsafe {
@@ -523,11 +529,17 @@ pub(crate) mod rocks {
     }
 
     impl Parts {
+        /// # Safety
+        ///
+        /// Called once, before the database is closed, and before [`after_close`](Self::after_close).
         unsafe fn before_close(&mut self) {
             // SAFETY: called once, and nothing uses the handle afterwards.
             unsafe { rocksdb_column_family_handle_destroy(self.family) };
         }
 
+        /// # Safety
+        ///
+        /// Called once, after the database was closed; nothing is used afterwards.
         unsafe fn after_close(&mut self) {
             // SAFETY: called once, after the database was closed.
             unsafe {

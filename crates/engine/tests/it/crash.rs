@@ -10,38 +10,11 @@ use esker_sim::lab::{Settings, run_units};
 
 use crate::support::env;
 
-/// What must come up: kinds of images, of crashes, of what is done after them, and operations.
-const DEMANDS: [&str; 24] = [
-    "keep",
-    "drop",
-    "random 10",
-    "random 50",
-    "random 90",
-    "prefix",
-    "torn",
-    "size only",
-    "unlink first",
-    "second crash",
-    "third crash",
-    "replayed",
-    "torn tail",
-    "power loss after the open",
-    "writes after the crash",
-    "put",
-    "delete",
-    "batch",
-    "flush",
-    "compact",
-    "sync",
-    "reopen",
-    "rotate",
-    "flushed",
-];
-
 fn runs(part: &str) {
     let settings =
         Settings { seed: env("ESKER_CRASH_SEED", 0), part: Some(part.to_owned()), ..Settings::default() };
-    let demands = if part == "random" { &DEMANDS[..] } else { &DEMANDS[..9] };
+    // Workloads of three operations need only the kinds of images, which come first.
+    let demands = if part == "random" { CRASH.demands } else { &CRASH.demands[..9] };
     run_units(&CRASH, &settings, env("ESKER_CRASH_IMAGES", 40_000) / 2, demands);
 }
 
