@@ -314,6 +314,7 @@ impl Simulation {
             busy: &busy,
             running: &running,
             oldest_snapshot: self.last_seq,
+            scanned_tombstones: 0,
             options: &self.options,
         };
         let level0_runs = || self.running.iter().any(|running| running.compaction.start_level == 0);

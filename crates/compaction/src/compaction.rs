@@ -26,6 +26,8 @@ pub enum Reason {
     },
     /// Most entries of the tables are tombstones, and they can be dropped or brought nearer to what they hide.
     Tombstones,
+    /// Scans have stepped over so many tombstones that it is cheaper to be rid of them.
+    Scans,
     /// Somebody asked for it.
     Manual,
 }
@@ -165,6 +167,7 @@ impl fmt::Display for Reason {
             Reason::Level0 { score } => write!(f, "level 0 is at {score:.2}"),
             Reason::LevelSize { score } => write!(f, "the level is at {score:.2} of its target"),
             Reason::Tombstones => f.write_str("mostly tombstones"),
+            Reason::Scans => f.write_str("tombstones in the way of scans"),
             Reason::Manual => f.write_str("asked for"),
         }
     }

@@ -67,6 +67,9 @@ impl BackgroundWork for Core {
             return self.resume_after_full_disk();
         }
         self.divide_memory();
+        if matches!(self.seal_for_scans(), Ok(true)) {
+            return true;
+        }
         let Some(job) = self.next_job() else {
             let waited = self.hold_back_compaction();
             if waited {

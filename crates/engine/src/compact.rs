@@ -13,7 +13,7 @@ use crate::{Error, Result};
 use esker_base::{ConcatIterator, FileKind, FileNumber, KeyspaceId, MergingIterator, planted, points};
 use esker_compaction::{
     Compaction, CompactionJob, CompactionPicker, LeveledOptions, LeveledPicker, ManualCompaction, ManualPick,
-    OutputRange, PickInput, RewriteStats, Step,
+    OutputRange, PickInput, Reason, RewriteStats, Step,
 };
 use esker_manifest::VersionEdit;
 use std::sync::Arc;
@@ -111,6 +111,9 @@ impl Core {
     /// Marks the inputs as busy and the output range as running.
     fn begin(&self, state: &mut State, position: usize, compaction: Compaction, manual: bool) -> CompactJob {
         state.compactions_running += 1;
+        if compaction.reason == Reason::Scans && !compaction.trivial_move {
+            self.compacts_for_scans();
+        }
         state.busy.extend(compaction.input_numbers());
         let keyspace = &mut state.keyspaces[position];
         let range = compaction.output_range();
@@ -167,6 +170,7 @@ impl Core {
             busy: &state.busy,
             running: &keyspace.running,
             oldest_snapshot: self.snapshots.oldest(&self.visible),
+            scanned_tombstones: self.scanned_tombstones(),
             options,
         }
     }

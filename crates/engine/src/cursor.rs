@@ -14,6 +14,7 @@
 
 use crate::handle::Handle;
 use crate::read::unsupported;
+use crate::scanned::Met;
 use crate::sources::Child;
 use crate::super_version::SuperVersion;
 use crate::{Error, Result};
@@ -128,6 +129,8 @@ pub struct Cursor {
     /// The shown value while `Before`.
     value: Slice,
     error: Option<Error>,
+    /// Tombstones that were stepped over.
+    met: Met,
     picture: Arc<SuperVersion>,
     handle: Reader,
 }
@@ -188,6 +191,7 @@ impl Cursor {
             key: Vec::new(),
             value: Slice::empty(),
             error: None,
+            met: Met::new(&picture),
             picture,
             handle: Reader(Arc::clone(handle)),
         })
@@ -391,6 +395,9 @@ impl Cursor {
                     ValueKind::Delete => {
                         passed = Some(Passed::note(entry.user_key, &mut self.key));
                         steps = 0;
+                        if self.met.tombstone(entry.seq) {
+                            self.handle.0.tombstones_met(&self.picture, &mut self.met);
+                        }
                     }
                     other => return Err(unsupported(other)),
                 }
@@ -447,8 +454,12 @@ impl Cursor {
                 break;
             }
             newest = Some(entry.kind);
-            if entry.kind == ValueKind::Put {
-                self.value = self.merged.value_slice();
+            match entry.kind {
+                ValueKind::Put => self.value = self.merged.value_slice(),
+                _ if self.met.tombstone(entry.seq) => {
+                    self.handle.0.tombstones_met(&self.picture, &mut self.met);
+                }
+                _ => {}
             }
             steps += 1;
             if steps > STEPS_BEFORE_SEEK {

@@ -23,6 +23,8 @@ pub(crate) struct Flow {
     level0_done: Arc<AtomicU64>,
     /// The same for sealed memtables and the running flush.
     flushed: Arc<AtomicU64>,
+    /// Tombstones in tables that scans have stepped over since a compaction was picked for that.
+    pub(crate) scanned_tombstones: AtomicU64,
 }
 
 /// One whole input in a counter of [`Flow`].
@@ -62,6 +64,7 @@ impl Flow {
             rate_limit: Mutex::new(RateLimit::new(background_rate_limit)),
             level0_done: Arc::default(),
             flushed: Arc::default(),
+            scanned_tombstones: AtomicU64::new(0),
         }
     }
 

@@ -38,6 +38,7 @@ mod repair;
 mod replayed;
 mod resume;
 mod room;
+mod scanned;
 pub mod scheduler;
 mod sink;
 mod snapshot;

@@ -353,7 +353,8 @@ impl<'a> Opening<'a> {
             .map_err(|failed| failed.error)?;
         self.remove_orphans(log_number, manifest_number);
         let memtable_size = self.options.effective_memtable_size();
-        let active = Generation::new(log_number, self.state.hash_seed, ids.len(), memtable_size);
+        let active =
+            Generation::new(log_number, self.last_seq, self.state.hash_seed, ids.len(), memtable_size);
         let keyspaces = self.state.keyspaces.iter().map(|(&id, keyspace)| {
             let handle = |meta: &Arc<_>| TableHandle::new(Arc::clone(meta), &self.tables);
             let tables = Arc::new(KeyspaceTables::new(Arc::clone(&keyspace.version), handle));

@@ -90,7 +90,8 @@ impl Core {
             writer.flush()?;
         }
         let memtable_size = self.options.effective_memtable_size();
-        let fresh = Generation::new(number, self.tables.hash_seed, log.active.memtables.len(), memtable_size);
+        let keyspaces = log.active.memtables.len();
+        let fresh = Generation::new(number, last, self.tables.hash_seed, keyspaces, memtable_size);
         let sealed = std::mem::replace(&mut log.active, fresh);
         sealed.seal(last);
         log.writer = writer;

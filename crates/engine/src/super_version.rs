@@ -4,6 +4,7 @@
 //! *first* and the visible sequence number *second*: the other order could miss a write that was flushed between the
 //! two.
 
+use crate::scanned::Scanned;
 use crate::table_cache::TableHandle;
 use esker_base::{FileNumber, SequenceNumber, planted};
 use esker_manifest::Version;
@@ -20,6 +21,9 @@ pub(crate) struct Generation {
     /// Set when it is sealed: the last sequence number that was given out. What the segment and those before it said
     /// about numbers up to this one is settled once the memtables are in tables.
     sealed_at: OnceLock<SequenceNumber>,
+    /// All numbers of these memtables are after this one, and those of older ones are not.
+    pub(crate) after: SequenceNumber,
+    pub(crate) scanned: Scanned,
 }
 
 impl Generation {
@@ -35,9 +39,21 @@ impl Generation {
         self.sealed_at.get().copied().unwrap_or_else(newest)
     }
 
-    pub(crate) fn new(log: FileNumber, hash_seed: u64, keyspaces: usize, expected_bytes: usize) -> Arc<Self> {
+    pub(crate) fn new(
+        log: FileNumber,
+        after: SequenceNumber,
+        hash_seed: u64,
+        keyspaces: usize,
+        expected_bytes: usize,
+    ) -> Arc<Self> {
         let memtables = (0..keyspaces).map(|_| Arc::new(Memtable::new(hash_seed, expected_bytes))).collect();
-        Arc::new(Generation { log, memtables, sealed_at: OnceLock::new() })
+        Arc::new(Generation {
+            log,
+            memtables,
+            sealed_at: OnceLock::new(),
+            after,
+            scanned: Scanned::default(),
+        })
     }
 
     pub(crate) fn memory_usage(&self) -> usize {

@@ -100,8 +100,9 @@ impl Core {
                 may_seal = true;
                 continue;
             }
-            let ready = if full { self.rotate(&mut log) } else { Ok(()) };
-            break (full, ready.and_then(|()| self.append(&mut log, request)));
+            let seal = full || self.seals_for_scans(&log.active);
+            let ready = if seal { self.rotate(&mut log) } else { Ok(()) };
+            break (seal, ready.and_then(|()| self.append(&mut log, request)));
         };
         if rotated {
             self.divide_memory();
@@ -255,7 +256,8 @@ impl Core {
         let writer = self.create_segment(header, log.writer.durable_sequence())?;
         points::here(points::Point::SegmentMade);
         let memtable_size = self.options.effective_memtable_size();
-        let fresh = Generation::new(number, self.tables.hash_seed, log.active.memtables.len(), memtable_size);
+        let keyspaces = log.active.memtables.len();
+        let fresh = Generation::new(number, log.last_seq, self.tables.hash_seed, keyspaces, memtable_size);
         let sealed = std::mem::replace(&mut log.active, fresh);
         sealed.seal(log.last_seq);
         let ended = std::mem::replace(&mut log.writer, writer);

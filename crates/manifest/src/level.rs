@@ -16,6 +16,7 @@ pub struct Level {
     tables: Vec<Arc<TableMetadata>>,
     size_bytes: u64,
     entries: u64,
+    deletes: u64,
     /// Finds a key's table without a visit to the tables; empty in level 0.
     index: BoundIndex,
 }
@@ -31,8 +32,9 @@ impl Level {
         let size_bytes = tables.iter().fold(0_u64, |sum, table| sum.saturating_add(table.file_size));
         // As the tables' files say, which may say anything.
         let entries = tables.iter().fold(0_u64, |sum, table| sum.saturating_add(table.entries));
+        let deletes = tables.iter().fold(0_u64, |sum, table| sum.saturating_add(table.deletes));
         let index = if number == 0 { BoundIndex::default() } else { BoundIndex::new(&tables) };
-        Level { number, tables, size_bytes, entries, index }
+        Level { number, tables, size_bytes, entries, deletes, index }
     }
 
     /// Which level this is: 0 is the youngest.
@@ -68,6 +70,12 @@ impl Level {
     #[inline]
     pub fn entries(&self) -> u64 {
         self.entries
+    }
+
+    /// How many of the entries are tombstones.
+    #[inline]
+    pub fn deletes(&self) -> u64 {
+        self.deletes
     }
 
     /// The one table that can hold `user_key`.

@@ -2,12 +2,13 @@
 //!
 //! In this order:
 //!
-//! 1. The level most above its target (see [`LevelTargets`]) gives tables to the next. Level 0 gives all it can, or
+//! 1. Tombstones that scans have stepped over often enough go, at whatever level they are (see `scans`).
+//! 2. The level most above its target (see [`LevelTargets`]) gives tables to the next. Level 0 gives all it can, or
 //!    merges its newest tables with each other if that is too dear (see `runs`); a lower level gives the table whose key
 //!    range overlaps the fewest bytes below, by its own size, where each tombstone counts as if it had the size of the
 //!    entry it is going to remove. Ties go round the level.
-//! 2. Tables that are mostly tombstones go down even when no level is too large (see `tombstones`), so that a quiet
-//!    database gets rid of what was deleted.
+//! 3. Tables that are mostly tombstones go down even when no level is too large (see `tombstones`), so that a quiet
+//!    database gets rid of what was deleted..
 //!
 //! Tables that overlap nothing on their way are moved instead of rewritten, many at once.
 //!
@@ -16,7 +17,8 @@
 
 use super::inputs::{Tables, hull, range_of, sum_bytes};
 use super::runs::{is_dear, pick_runs};
-use super::score::{LevelScore, overfull};
+use super::scans::pick_for_scans;
+use super::score::{LevelScore, compensated, entry_bytes, overfull};
 use super::tombstones::pick_tombstones;
 use super::{CompactionPicker, LevelTargets, PickInput};
 use crate::{Compaction, Reason};
@@ -46,13 +48,13 @@ impl LeveledPicker {
 impl CompactionPicker for LeveledPicker {
     fn pick(&self, input: &PickInput<'_>) -> Option<Compaction> {
         let targets = LevelTargets::new(input.version, input.options);
-        overfull(input, &targets)
-            .iter()
-            .find_map(|score| match score.level {
+        let overfull = || {
+            overfull(input, &targets).iter().find_map(|score| match score.level {
                 0 => pick_full_level0(input, &targets, score.score),
                 _ => pick_level(input, &targets, score),
             })
-            .or_else(|| pick_tombstones(input, &targets))
+        };
+        pick_for_scans(input, &targets).or_else(overfull).or_else(|| pick_tombstones(input, &targets))
     }
 }
 
@@ -214,17 +216,9 @@ fn by_cost<'a>(
     std::iter::from_fn(move || heap.pop().map(|Reverse((_, _, at))| &level.tables()[at]))
 }
 
-/// Average size of an entry in bytes, over the levels below 0.
-pub(super) fn entry_bytes(version: &Version) -> u64 {
-    let sums = version.levels().skip(1).fold((0_u64, 0_u64), |(bytes, entries), level| {
-        (bytes.saturating_add(level.size_bytes()), entries.saturating_add(level.entries()))
-    });
-    sums.0 / sums.1.max(1)
-}
-
 /// What compacting a table is worth: its size, with each tombstone as large as an average entry.
 pub(super) fn compensated_bytes(table: &TableMetadata, entry_bytes: u64) -> u64 {
-    table.file_size.saturating_add(table.deletes.saturating_mul(entry_bytes))
+    compensated(table.file_size, table.deletes, entry_bytes)
 }
 
 /// The tables that `start` tables of a level would be merged with.

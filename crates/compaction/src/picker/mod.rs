@@ -7,6 +7,7 @@ mod inputs;
 mod leveled;
 mod manual;
 mod runs;
+mod scans;
 mod score;
 mod tombstones;
 
@@ -31,6 +32,9 @@ pub struct PickInput<'a> {
     /// The oldest sequence number that must stay readable: of the oldest live snapshot, or the visible one. Tombstones
     /// that are newer are not picked in order to be dropped.
     pub oldest_snapshot: SequenceNumber,
+    /// Tombstones in tables that scans have stepped over since something was picked for their sake, beyond what a job
+    /// costs in any case. 0 where nobody counts.
+    pub scanned_tombstones: u64,
     /// The shape to work towards.
     pub options: &'a LeveledOptions,
 }

@@ -10,6 +10,9 @@
 //!   still more:    L0 ------> L4 64 MiB, L5 up to 640 MiB, L6 up to 6.4 GiB
 //! ```
 //!
+//! A tombstone counts as if it had the size of the entry that it is going to remove. So a level of tombstones goes down
+//! although it is small, and before the levels that only have their size; and the debt that slows writers knows of it.
+//!
 //! Between the base and the bottom the ratio is the same everywhere (the n-th root of what is needed), so that a tree
 //! which has just got another level does not pay the full ratio for it.
 
@@ -79,13 +82,17 @@ impl LevelTargets {
         } else {
             0
         };
+        let entry_bytes = entry_bytes(version);
         for level in self.base_level..LAST {
-            let here = version.level(level).size_bytes();
-            let excess = here.saturating_add(incoming).saturating_sub(self.sizes[level]);
-            let ratio = version.level(level + 1).size_bytes() / here.max(1);
-            let merged_with = excess.saturating_mul(ratio.min(options.level_ratio));
-            pending = pending.saturating_add(excess).saturating_add(merged_with);
-            incoming = excess;
+            let (here, below) = (version.level(level), version.level(level + 1).size_bytes());
+            let bytes = here.size_bytes().saturating_add(incoming);
+            let worth = compensated(bytes, here.deletes(), entry_bytes);
+            let excess = worth.saturating_sub(self.sizes[level]);
+            // What of the level goes down: the same part of it as the excess is of what it is worth.
+            let part = |of: u64| (u128::from(of) * u128::from(excess) / u128::from(worth.max(1))) as u64;
+            incoming = part(bytes);
+            let merged_with = part(below).min(incoming.saturating_mul(options.level_ratio));
+            pending = pending.saturating_add(incoming).saturating_add(merged_with);
         }
         pending
     }
@@ -118,9 +125,10 @@ pub(super) struct LevelScore {
 /// The levels that are too large, the most urgent first. Busy tables are left out: they are on their way.
 pub(super) fn overfull(input: &PickInput<'_>, targets: &LevelTargets) -> Vec<LevelScore> {
     let base = targets.base_level();
+    let entry_bytes = entry_bytes(input.version);
     let score = |level: usize| match level {
         0 => score_level0(input),
-        _ => idle_bytes(input, level) as f64 / targets.size(level).max(1) as f64,
+        _ => idle_worth(input, level, entry_bytes) as f64 / targets.size(level).max(1) as f64,
     };
     let mut levels = Vec::new();
     for level in std::iter::once(0).chain(base..LAST) {
@@ -137,16 +145,38 @@ pub(super) fn overfull(input: &PickInput<'_>, targets: &LevelTargets) -> Vec<Lev
 }
 
 fn score_level0(input: &PickInput<'_>) -> f64 {
-    let idle = || input.version.level(0).tables().iter().filter(|table| !input.busy.contains(&table.number));
-    let by_count = idle().count() as f64 / input.options.l0_trigger.max(1) as f64;
-    by_count.max(idle_bytes(input, 0) as f64 / input.options.l0_bytes.max(1) as f64)
+    let waiting =
+        || input.version.level(0).tables().iter().filter(|table| !input.busy.contains(&table.number));
+    let by_count = waiting().count() as f64 / input.options.l0_trigger.max(1) as f64;
+    by_count.max(idle(input, 0).0 as f64 / input.options.l0_bytes.max(1) as f64)
 }
 
-fn idle_bytes(input: &PickInput<'_>, level: usize) -> u64 {
+/// Bytes and tombstones of the tables of a level that are not busy.
+fn idle(input: &PickInput<'_>, level: usize) -> (u64, u64) {
     let level = input.version.level(level);
     if input.busy.is_empty() {
-        return level.size_bytes();
+        return (level.size_bytes(), level.deletes());
     }
     let idle = level.tables().iter().filter(|table| !input.busy.contains(&table.number));
-    idle.fold(0, |sum, table| sum.saturating_add(table.file_size))
+    idle.fold((0, 0), |(bytes, deletes), table| {
+        (bytes.saturating_add(table.file_size), deletes.saturating_add(table.deletes))
+    })
+}
+
+fn idle_worth(input: &PickInput<'_>, level: usize, entry_bytes: u64) -> u64 {
+    let (bytes, deletes) = idle(input, level);
+    compensated(bytes, deletes, entry_bytes)
+}
+
+/// Average size of an entry in bytes, over the levels below 0.
+pub(super) fn entry_bytes(version: &Version) -> u64 {
+    let sums = version.levels().skip(1).fold((0_u64, 0_u64), |(bytes, entries), level| {
+        (bytes.saturating_add(level.size_bytes()), entries.saturating_add(level.entries()))
+    });
+    sums.0 / sums.1.max(1)
+}
+
+/// Bytes of which some are tombstones, with each of those as large as an average entry.
+pub(super) fn compensated(bytes: u64, deletes: u64, entry_bytes: u64) -> u64 {
+    bytes.saturating_add(deletes.saturating_mul(entry_bytes))
 }

@@ -7,7 +7,8 @@
 //! In level 0, where a step may cost the whole base level, the tombstones must also be worth it.
 
 use super::inputs::{Tables, nothing_deeper, range_of, sum_bytes};
-use super::leveled::{compensated_bytes, entry_bytes, overlap_bytes, pick_level0, sink};
+use super::leveled::{compensated_bytes, overlap_bytes, pick_level0, sink};
+use super::score::entry_bytes;
 use super::{LevelTargets, PickInput};
 use crate::{Compaction, Reason};
 use esker_manifest::{NUM_LEVELS, TableMetadata};

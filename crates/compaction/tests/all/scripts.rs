@@ -3,7 +3,8 @@
 //! A script is a list of commands. Each has an input that ends with `----`, then its result, which ends with an empty
 //! line. `REWRITE=1` writes the results anew; review the difference. Lines with `#` between commands are comments.
 //!
-//! - `options name=value ...` changes [`LeveledOptions`]; `oldest=N` the oldest snapshot.
+//! - `options name=value ...` changes [`LeveledOptions`]; `oldest=N` the oldest snapshot,
+//!   `scanned=N` the tombstones that scans have stepped over.
 //! - `define` makes a tree of lines `L5 7 a..m size=100 seq=3-9 entries=10 deletes=4`; `busy 7`, `running L5 a..c` and
 //!   `cursor L5 g` belong to it.
 //! - `targets`, `pick`, `manual a..m` print what they say.
@@ -70,6 +71,7 @@ struct Shape {
     busy: BTreeSet<FileNumber>,
     running: Vec<OutputRange>,
     oldest: u64,
+    scanned: u64,
     options: LeveledOptions,
 }
 
@@ -84,7 +86,7 @@ impl Default for Shape {
             max_compaction_bytes: 2_500,
         };
         let version = Version::new();
-        Shape { version, busy: BTreeSet::new(), running: Vec::new(), oldest: 1_000_000, options }
+        Shape { version, busy: BTreeSet::new(), running: Vec::new(), oldest: 1_000_000, scanned: 0, options }
     }
 }
 
@@ -95,6 +97,7 @@ impl Shape {
             busy: &self.busy,
             running: &self.running,
             oldest_snapshot: self.oldest,
+            scanned_tombstones: self.scanned,
             options: &self.options,
         }
     }
@@ -123,6 +126,7 @@ impl Shape {
                 "table_size" => self.options.table_size = value,
                 "max_compaction_bytes" => self.options.max_compaction_bytes = value,
                 "oldest" => self.oldest = value,
+                "scanned" => self.scanned = value,
                 _ => panic!("no such option: {name}"),
             }
         }

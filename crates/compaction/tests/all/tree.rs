@@ -119,6 +119,7 @@ impl Tree {
             busy: &busy,
             running: &running,
             oldest_snapshot: self.stripes().oldest(),
+            scanned_tombstones: 0,
             options: &self.options,
         })
     }

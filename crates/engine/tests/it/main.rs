@@ -29,4 +29,5 @@ mod odd_input;
 mod recipes;
 mod repair;
 mod review;
+mod scanned;
 mod support;
