@@ -158,7 +158,8 @@ impl Core {
 
     fn end_files(&self) -> Result<()> {
         self.queue.raise(self.sync_log()?);
-        let log = self.log.lock();
+        let mut log = self.log.lock();
+        log.writer.trim();
         let mut edit = VersionEdit::new();
         edit.last_sequence = Some(log.last_seq);
         edit.durable_sequence = Some(self.queue.durable());
@@ -180,6 +181,8 @@ impl Core {
         }
         let mut log = self.log.lock();
         log.record_skip()?;
-        log.writer.flush()
+        log.writer.flush()?;
+        log.writer.trim();
+        Ok(())
     }
 }

@@ -67,7 +67,7 @@ pub use health::DbState;
 pub use iter::DbIterator;
 pub use memory::MemoryUsage;
 pub use metrics::{LevelStats, StallStats, Stats};
-pub use options::{Background, Compression, Durability, Options, RecoveryMode, WriteOptions};
+pub use options::{Background, Compression, Durability, LogSink, Options, RecoveryMode, WriteOptions};
 pub use repair::RepairReport;
 pub use snapshot::Snapshot;
 pub use ticket::Commit;

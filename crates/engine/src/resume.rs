@@ -94,6 +94,7 @@ impl Core {
         let fresh = Generation::new(number, last, self.tables.hash_seed, keyspaces, memtable_size);
         let sealed = std::mem::replace(&mut log.active, fresh);
         sealed.seal(last);
+        log.writer.trim();
         log.writer = writer;
         log.lacks_some = true;
         log.look_for_room_at = 0;

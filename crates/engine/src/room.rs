@@ -130,7 +130,7 @@ impl Core {
     pub(crate) fn look_for_room(&self, log: &mut LogEnd, request: &Request) -> Result<()> {
         let bytes = request.payload.len();
         let end = log.writer.len_of_all().saturating_add(bytes as u64);
-        if end < log.look_for_room_at || self.room.reserve == 0 {
+        if end < log.look_for_room_at {
             return Ok(());
         }
         self.look_now(log, request, bytes as u64, end)
@@ -138,8 +138,16 @@ impl Core {
 
     #[cold]
     fn look_now(&self, log: &mut LogEnd, request: &Request, bytes: u64, end: u64) -> Result<()> {
+        if self.room.reserve == 0 {
+            // Nobody knows what is free.
+            log.look_for_room_at = u64::MAX;
+            self.options.allow_log_extents(&mut log.writer, u64::MAX);
+            return Ok(());
+        }
         log.look_for_room_at = end.saturating_add(self.room.look_every());
         let (free, needed) = (self.free_space(), self.room.reserve.saturating_add(bytes));
+        // What the log allocates ahead until the next look is space like any other, and does not touch the reserve.
+        self.options.allow_log_extents(&mut log.writer, free.saturating_sub(needed) / 4);
         if free >= needed {
             return Ok(());
         }

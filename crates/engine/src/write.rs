@@ -199,6 +199,7 @@ impl Core {
         self.drop_flushed_segments(log);
         log.record_skip()?;
         log.writer.flush()?;
+        log.writer.extend_for_sync();
         let present = log.writer.sync_point();
         Ok(SyncPlan { older: log.unsynced.clone(), present, resumes: log.resumes })
     }
@@ -260,7 +261,8 @@ impl Core {
         let fresh = Generation::new(number, log.last_seq, self.tables.hash_seed, keyspaces, memtable_size);
         let sealed = std::mem::replace(&mut log.active, fresh);
         sealed.seal(log.last_seq);
-        let ended = std::mem::replace(&mut log.writer, writer);
+        let mut ended = std::mem::replace(&mut log.writer, writer);
+        ended.trim();
         log.unsynced.push(ended.sync_point());
         log.look_for_room_at = 0;
         points::here(points::Point::Sealed);

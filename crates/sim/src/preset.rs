@@ -1,6 +1,6 @@
 //! [`Setup`]: the options of a case: one of the test kit's presets, or random ones.
 
-use esker::{Background, Compression, Durability, Options};
+use esker::{Background, Compression, Durability, LogSink, Options};
 use esker_base::SplitMix64;
 use esker_testkit::{Preset, Promise, presets};
 
@@ -27,7 +27,7 @@ impl Setup {
     pub fn choose(name: Option<&str>, seed: u64) -> Self {
         let presets = presets();
         let mut rng = SplitMix64::new(seed ^ 0x009a_e5e7);
-        match name {
+        let mut setup = match name {
             Some("random") => Self::random(&mut rng),
             Some(name) => {
                 let found = presets.iter().find(|preset| preset.name == name);
@@ -35,7 +35,10 @@ impl Setup {
             }
             None if rng.below(RANDOM_SHARE) == 0 => Self::random(&mut rng),
             None => Self::of(&presets[rng.below(presets.len() as u64) as usize]),
-        }
+        };
+        let sink = if rng.percent(50) { LogSink::Mapped } else { LogSink::Plain };
+        setup.options = setup.options.log_sink(sink);
+        setup
     }
 
     /// Everything as small as it may be.

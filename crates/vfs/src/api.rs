@@ -16,7 +16,7 @@ use std::sync::Arc;
 ///
 /// | call | durable after |
 /// |---|---|
-/// | [`WritableFile::append`], [`WritableFile::truncate`] | [`WritableFile::sync_data`] or [`WritableFile::sync_all`] of that file |
+/// | [`WritableFile::append`], [`WritableFile::truncate`], [`WritableFile::extend`] | [`WritableFile::sync_data`] or [`WritableFile::sync_all`] of that file |
 /// | [`create_new`](Vfs::create_new), [`rename`](Vfs::rename), [`link`](Vfs::link), [`remove`](Vfs::remove) | [`sync_dir`](Vfs::sync_dir) of the parent directory |
 /// | [`create_dir_all`](Vfs::create_dir_all) | [`sync_dir`](Vfs::sync_dir) of each new directory's parent |
 ///
@@ -91,6 +91,26 @@ pub trait WritableFile: Send + Debug {
 
     /// Reserves room on the device up to `len` bytes without changing the length. May do nothing.
     fn preallocate(&mut self, len: u64) -> io::Result<()>;
+
+    /// Makes the file at least `len` bytes long, with room on the device, and zeros behind what was appended.
+    ///
+    /// The next append still goes to [`len`](Self::len), which stays, and takes the place of zeros; a cut takes the zeros
+    /// away. A sync of bytes that stand within the file is cheaper than one that has to note a new length. May do nothing.
+    /// After an error some of the zeros may be there.
+    fn extend(&mut self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Does the same, and maps into memory what lies behind [`len`](Self::len). Appends that fit are then stored there,
+    /// without a call of the system; for who reads the file, for crashes and for syncs they are appends as any other.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::Unsupported`] where that is not known to be safe; nothing was done then. After other errors some of
+    /// the zeros may be there, and appends go on without a mapping.
+    fn map(&mut self, _len: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// A handle that makes the file durable while this one goes on writing, and after it was closed.
     fn syncer(&self) -> Arc<dyn FileSync>;

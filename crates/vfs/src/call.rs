@@ -41,6 +41,10 @@ pub enum CallKind {
     Truncate,
     /// [`WritableFile::preallocate`](crate::WritableFile::preallocate)
     Preallocate,
+    /// [`WritableFile::extend`](crate::WritableFile::extend)
+    Extend,
+    /// [`WritableFile::map`](crate::WritableFile::map)
+    Map,
     /// [`WritableFile::close`](crate::WritableFile::close)
     Close,
     /// [`RandomAccessFile::read_at`](crate::RandomAccessFile::read_at), also as part of `read_exact_at`
@@ -51,7 +55,7 @@ pub enum CallKind {
 
 impl CallKind {
     /// Every kind, in the order of declaration.
-    pub const ALL: [CallKind; 20] = [
+    pub const ALL: [CallKind; 22] = [
         CallKind::Create,
         CallKind::Open,
         CallKind::OpenAppend,
@@ -69,6 +73,8 @@ impl CallKind {
         CallKind::SyncAll,
         CallKind::Truncate,
         CallKind::Preallocate,
+        CallKind::Extend,
+        CallKind::Map,
         CallKind::Close,
         CallKind::Read,
         CallKind::FileLen,
@@ -99,7 +105,9 @@ impl CallKind {
             | CallKind::Append
             | CallKind::SyncData
             | CallKind::SyncAll
-            | CallKind::Truncate => true,
+            | CallKind::Truncate
+            | CallKind::Extend
+            | CallKind::Map => true,
             CallKind::Open
             | CallKind::OpenAppend
             | CallKind::List
@@ -122,7 +130,8 @@ pub struct Call<'a> {
     pub path: &'a Path,
     /// The second path of `Rename` and `Link`.
     pub target: Option<&'a Path>,
-    /// `Append`: bytes of data. `Read`: bytes asked for. `Truncate` and `Preallocate`: the length. Else 0.
+    /// `Append`: bytes of data. `Read`: bytes asked for. `Truncate`, `Preallocate`, `Extend`
+    /// and `Map`: the length. Else 0.
     pub bytes: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::{DirEntry, EntryKind, Vfs, WritableFile};
 /// Runs every check, each on what a fresh call of `make` returns: a file system and an empty directory in it. Panics
 /// with a message at the first breach.
 pub fn check_all(make: &dyn Fn() -> (Arc<dyn Vfs>, PathBuf)) {
-    let checks: [fn(&dyn Vfs, &Path); 14] = [
+    let checks: [fn(&dyn Vfs, &Path); 16] = [
         create_is_exclusive,
         append_and_read,
         truncate_then_append,
@@ -26,6 +26,8 @@ pub fn check_all(make: &dyn Fn() -> (Arc<dyn Vfs>, PathBuf)) {
         missing_files_are_not_found,
         directories_are_not_files,
         preallocate_keeps_the_length,
+        extend_writes_zeros,
+        mapped_appends,
         data_is_never_passed_over,
     ];
     for check in checks {
@@ -272,4 +274,91 @@ fn preallocate_keeps_the_length(vfs: &dyn Vfs, dir: &Path) {
     assert_eq!(read(vfs, &path), b"abcdef");
     file.truncate(6).expect("truncate gives the room back");
     assert_eq!(read(vfs, &path), b"abcdef");
+}
+
+/// Appends take the place of the zeros, in part and across their end; a cut takes the rest away. (A file system that can't
+/// is let off.)
+fn extend_writes_zeros(vfs: &dyn Vfs, dir: &Path) {
+    zeros_behind(vfs, &dir.join("f"), |file, len| file.extend(len).expect("extend"));
+}
+
+/// With a mapping everything is the same, and windows end at any byte.
+fn mapped_appends(vfs: &dyn Vfs, dir: &Path) {
+    let mut file = write(vfs, &dir.join("f"), b"abc");
+    if let Err(error) = file.map(10) {
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert_eq!((file.len(), read(vfs, &dir.join("f"))), (3, b"abc".to_vec()));
+        return;
+    }
+    drop(file);
+    let map = |file: &mut dyn WritableFile, len| file.map(len).expect("map");
+    zeros_behind(vfs, &dir.join("g"), map);
+    records_in_windows(vfs, &dir.join("h"), &map);
+    records_in_windows(vfs, &dir.join("i"), &|file, len| match len % 3 {
+        0 => map(file, len),
+        _ => file.extend(len).expect("extend"),
+    });
+}
+
+fn zeros_behind(vfs: &dyn Vfs, path: &Path, extend: impl Fn(&mut dyn WritableFile, u64)) {
+    let mut file = write(vfs, path, b"abc");
+    extend(&mut *file, 10);
+    assert_eq!(file.len(), 3, "the next append goes where it went before");
+    if read(vfs, path).len() == 3 {
+        return;
+    }
+    // What is mapped are whole pages.
+    let len = read(vfs, path).len();
+    let zeros_then = |data: &[u8]| [data, &vec![0; len - data.len()]].concat();
+    assert!(len >= 10, "{len}");
+    assert_eq!(read(vfs, path), zeros_then(b"abc"));
+    extend(&mut *file, 5);
+    file.append(b"de").expect("append");
+    file.syncer().sync_data().expect("sync");
+    assert_eq!((file.len(), read(vfs, path)), (5, zeros_then(b"abcde")));
+    let rest = vec![b'x'; len];
+    file.append(&rest).expect("append across the end of the zeros");
+    let mut all = [&b"abcde"[..], &rest].concat();
+    assert_eq!((file.len(), read(vfs, path) == all), (5 + len as u64, true));
+    extend(&mut *file, 3 * len as u64);
+    file.append(b"m").expect("append");
+    all.push(b'm');
+    file.truncate(6 + len as u64).expect("a cut at the end takes the zeros away");
+    assert_eq!((file.len(), read(vfs, path) == all), (6 + len as u64, true));
+    file.append(b"n").expect("append");
+    all.push(b'n');
+    assert!(read(vfs, path) == all);
+    file.sync_all().expect("sync");
+    file.close().expect("close");
+    assert!(read(vfs, path) == all);
+}
+
+/// Appends of all lengths, with some of the file ahead of them, cuts and syncs between.
+fn records_in_windows(vfs: &dyn Vfs, path: &Path, extend: &dyn Fn(&mut dyn WritableFile, u64)) {
+    let mut file = write(vfs, path, b"abc");
+    let (mut all, mut extended) = (b"abc".to_vec(), 0);
+    for step in 0..300_usize {
+        if step % 7 == 0 {
+            extended = all.len() + step * 97 % 20_000;
+            extend(&mut *file, extended as u64);
+        }
+        let data: Vec<u8> = (0..step * 31 % 700).map(|i| (i + step) as u8 | 1).collect();
+        file.append(&data).expect("append");
+        all.extend_from_slice(&data);
+        if step % 50 == 49 {
+            all.pop();
+            file.truncate(all.len() as u64).expect("cut");
+            extended = 0;
+        }
+        if step % 11 == 0 {
+            file.sync_data().expect("sync");
+            let seen = read(vfs, path);
+            assert!(seen.len() >= extended.max(all.len()), "step {step}");
+            assert!(seen.starts_with(&all) && seen[all.len()..].iter().all(|byte| *byte == 0), "step {step}");
+        }
+    }
+    assert_eq!(file.len(), all.len() as u64);
+    file.truncate(all.len() as u64).expect("cut");
+    file.close().expect("close");
+    assert!(read(vfs, path) == all);
 }

@@ -165,6 +165,16 @@ impl<I: Interceptor> WritableFile for InterceptWriter<I> {
         self.interceptor.unit(&call, || self.inner.preallocate(len))
     }
 
+    fn extend(&mut self, len: u64) -> io::Result<()> {
+        let call = Call { bytes: len, ..Call::new(CallKind::Extend, &self.path) };
+        self.interceptor.unit(&call, || self.inner.extend(len))
+    }
+
+    fn map(&mut self, len: u64) -> io::Result<()> {
+        let call = Call { bytes: len, ..Call::new(CallKind::Map, &self.path) };
+        self.interceptor.unit(&call, || self.inner.map(len))
+    }
+
     fn syncer(&self) -> Arc<dyn FileSync> {
         let (path, interceptor) = (self.path.clone(), Arc::clone(&self.interceptor));
         Arc::new(InterceptSync { inner: self.inner.syncer(), path, interceptor })

@@ -13,6 +13,8 @@
 //! | [`CountingVfs`] | a layer that counts calls and bytes |
 //! | [`ObserveVfs`] | a layer that reports every call to a function |
 //!
+//! No unsafe code but in one small module, the windows of a mapped log (`map`).
+//!
 //! Errors are plain [`std::io::Error`]s. The layers above add the operation and the path.
 
 mod api;
@@ -20,6 +22,8 @@ mod call;
 pub mod contract;
 mod fault;
 mod intercept;
+#[cfg(target_os = "linux")]
+mod map;
 mod mem;
 mod observe;
 mod open_files;

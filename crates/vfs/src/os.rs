@@ -12,7 +12,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+#[cfg(target_os = "linux")]
+use crate::map;
 use crate::{DirEntry, EntryKind, FileLock, FileSync, RandomAccessFile, Vfs, WritableFile};
+
+use map::Window;
 
 /// The file system of the operating system.
 ///
@@ -35,8 +39,9 @@ impl OsVfs {
 
 impl Vfs for OsVfs {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
-        let file = options().write(true).create_new(true).open(path)?;
-        Ok(Box::new(OsWriter { file: Arc::new(file), len: 0 }))
+        // For reading too: what is mapped has to be.
+        let file = options().read(true).write(true).create_new(true).open(path)?;
+        Ok(Box::new(OsWriter::new(file, 0)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
@@ -45,8 +50,8 @@ impl Vfs for OsVfs {
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
-        let (file, len) = open_regular(options().write(true), path)?;
-        Ok(Box::new(OsWriter { file: Arc::new(file), len }))
+        let (file, len) = open_regular(options().read(true).write(true), path)?;
+        Ok(Box::new(OsWriter::new(file, len)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -201,12 +206,20 @@ fn read_full_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
 /// A file open for appending. `len` is where the next byte goes, after a failed append too.
 #[derive(Debug)]
 struct OsWriter {
+    /// Where appends go as long as they fit. Before `file`: it ends first.
+    window: Option<Window>,
+    /// Whether the file system was found fit for that.
+    mappable: bool,
     file: Arc<File>,
     len: u64,
 }
 
-impl WritableFile for OsWriter {
-    fn append(&mut self, mut data: &[u8]) -> io::Result<()> {
+impl OsWriter {
+    fn new(file: File, len: u64) -> Self {
+        OsWriter { window: None, mappable: false, file: Arc::new(file), len }
+    }
+
+    fn write(&mut self, mut data: &[u8]) -> io::Result<()> {
         while !data.is_empty() {
             match sys::write_at(&self.file, data, self.len) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -219,6 +232,19 @@ impl WritableFile for OsWriter {
             }
         }
         Ok(())
+    }
+}
+
+impl WritableFile for OsWriter {
+    #[inline]
+    fn append(&mut self, data: &[u8]) -> io::Result<()> {
+        if let Some(window) = &mut self.window
+            && window.store(self.len, data)
+        {
+            self.len += data.len() as u64;
+            return Ok(());
+        }
+        self.write(data)
     }
 
     fn sync_data(&mut self) -> io::Result<()> {
@@ -240,6 +266,8 @@ impl WritableFile for OsWriter {
                 "a file can only be cut to a shorter length",
             ));
         }
+        // No store may meet a page behind the end.
+        self.window = None;
         self.file.set_len(len)?;
         self.len = len;
         Ok(())
@@ -250,6 +278,27 @@ impl WritableFile for OsWriter {
             None | Some(0) => Ok(()),
             Some(more) => sys::preallocate(&self.file, self.len, more),
         }
+    }
+
+    fn extend(&mut self, len: u64) -> io::Result<()> {
+        match len.checked_sub(self.len) {
+            None | Some(0) => Ok(()),
+            Some(more) => sys::extend(&self.file, self.len, more),
+        }
+    }
+
+    fn map(&mut self, len: u64) -> io::Result<()> {
+        if len <= self.len || self.window.as_ref().is_some_and(|window| window.end() >= len) {
+            return Ok(());
+        }
+        self.mappable = self.mappable || map::is_safe(&self.file);
+        if !self.mappable {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        // One at a time.
+        self.window = None;
+        self.window = Some(Window::new(&self.file, self.len, len)?);
+        Ok(())
     }
 
     fn syncer(&self) -> Arc<dyn FileSync> {
@@ -309,6 +358,35 @@ impl Drop for OsLock {
     }
 }
 
+/// Where nothing is mapped.
+#[cfg(not(target_os = "linux"))]
+mod map {
+    use std::fs::File;
+    use std::io;
+
+    /// There is none.
+    #[derive(Debug)]
+    pub(super) enum Window {}
+
+    impl Window {
+        pub(super) fn new(_file: &File, _from: u64, _to: u64) -> io::Result<Window> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(super) fn end(&self) -> u64 {
+            match *self {}
+        }
+
+        pub(super) fn store(&mut self, _at: u64, _data: &[u8]) -> bool {
+            match *self {}
+        }
+    }
+
+    pub(super) fn is_safe(_file: &File) -> bool {
+        false
+    }
+}
+
 /// What differs between the systems.
 #[cfg(unix)]
 mod sys {
@@ -339,8 +417,18 @@ mod sys {
     /// Reserves room past the end. A file system that cannot is fine; one that is full is not.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) fn preallocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+        allocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, offset, len)
+    }
+
+    /// The same, and the file has that length then.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(super) fn extend(file: &File, offset: u64, len: u64) -> io::Result<()> {
+        allocate(file, rustix::fs::FallocateFlags::empty(), offset, len)
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn allocate(file: &File, flags: rustix::fs::FallocateFlags, offset: u64, len: u64) -> io::Result<()> {
         use rustix::io::Errno;
-        let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
         match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, len)) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(error) => Err(error.into()),
@@ -366,6 +454,11 @@ mod sys {
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     pub(super) fn preallocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub(super) fn extend(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
     }
 }
@@ -398,6 +491,10 @@ mod sys {
     }
 
     pub(super) fn preallocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn extend(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
     }
 }

@@ -14,6 +14,7 @@
 //! | `dump` | [`dump_segment`]: everything in a segment, damaged or not, for the inspection tool |
 
 mod dump;
+mod extent;
 mod header;
 mod reader;
 mod record;

@@ -10,6 +10,8 @@
 //!                      `- given to the file: `written` bytes
 //! ```
 //!
+//! Behind `written` the file may have zeros, with room on the device: see [`Extent`](crate::extent).
+//!
 //! A sync needs no writer: [`LogWriter::sync_point`] gives out what can be synced while records are appended.
 
 use std::fmt;
@@ -19,6 +21,7 @@ use esker_base::sync::Arc;
 use esker_base::{Error, Result, SequenceNumber};
 use esker_vfs::{Vfs, WritableFile};
 
+use crate::extent::Extent;
 use crate::header::{SegmentEnd, SegmentHeader};
 use crate::record::{RecordContext, RecordFields, RecordType, encode_record};
 use crate::sync::{SyncPoint, SyncState};
@@ -48,6 +51,8 @@ pub struct LogWriter {
     buffer_kept: usize,
     /// Length of the file up to its last good record.
     written: u64,
+    /// The zeros behind that.
+    extent: Extent,
     last: SequenceNumber,
     flushed: SequenceNumber,
     /// What was known to be durable when the segment was created.
@@ -91,6 +96,7 @@ impl LogWriter {
             buffer: Vec::new(),
             buffer_kept: BUFFER_KEPT_BYTES,
             written: bytes.len() as u64,
+            extent: Extent::new(),
             last,
             flushed: last,
             durable_before: durable.min(last),
@@ -101,6 +107,7 @@ impl LogWriter {
     /// Gives the buffer back after a flush when it is larger than `bytes`; 1 MiB at first.
     pub fn keep_buffer(&mut self, bytes: usize) {
         self.buffer_kept = bytes;
+        self.extent.bound(bytes);
     }
 
     /// Bytes that the buffer takes.
@@ -111,6 +118,40 @@ impl LogWriter {
     /// Reserves room on the device up to `len` bytes of the file. The file's length stays.
     pub fn preallocate(&mut self, len: u64) -> Result<()> {
         self.file.preallocate(len).map_err(|error| Error::io("preallocate", &self.path, error))
+    }
+
+    /// Allows zeros behind the records, up to `limit` bytes of the file; 0, as at first, takes it back. With `mapped` records
+    /// that are not synced are stored in memory that stands for the file, where the file system is known to be fit for that.
+    ///
+    /// Failures to allocate or to map are none of the writer's: it goes on with longer and longer files, and with `write`.
+    pub fn allow_extents(&mut self, limit: u64, mapped: bool) {
+        self.extent.allow(limit, mapped);
+    }
+
+    #[cold]
+    fn map(&mut self, len: u64) {
+        match self.file.map(len) {
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => self.extent.cannot_map(),
+            // Another one comes out when something is appended, if it lasts.
+            _ => {}
+        }
+    }
+
+    /// Called before a sync: when no zeros are left, adds some. Records that take the place of zeros leave the file's length
+    /// as it is, and so are cheaper to sync.
+    pub fn extend_for_sync(&mut self) {
+        if let Some(len) = self.extent.for_sync(self.written)
+            && self.check_poison().is_ok()
+        {
+            let _ = self.file.extend(len);
+        }
+    }
+
+    /// Takes the zeros behind the records away. To be called when no more records come; zeros that stay do no harm.
+    pub fn trim(&mut self) {
+        if self.extent.forget(self.written) && self.check_poison().is_ok() {
+            let _ = self.file.truncate(self.written);
+        }
     }
 
     /// Adds a batch of `count` operations, encoded in `payload`, that starts at sequence number `first`.
@@ -168,6 +209,10 @@ impl LogWriter {
         if self.buffer.is_empty() {
             return Ok(());
         }
+        let unsynced = self.written.saturating_sub(self.sync.synced_len());
+        if let Some(len) = self.extent.for_append(self.written, self.buffer.len(), unsynced) {
+            self.map(len);
+        }
         if let Err(error) = self.file.append(&self.buffer) {
             return Err(self.undo_append(Error::io("append", &self.path, error)));
         }
@@ -199,6 +244,7 @@ impl LogWriter {
             Ok(alone) => alone,
             Err(poison) => return poison,
         };
+        self.extent.forget(self.written);
         if self.file.truncate(self.written).and_then(|()| self.file.sync_data()).is_err() {
             return alone.fail(error);
         }

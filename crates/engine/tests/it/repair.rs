@@ -183,7 +183,8 @@ fn w8_a_crash_in_a_point_in_time_open_keeps_the_rest_of_the_log() {
             let db = Db::open_with("/db", options.clone(), components(&image)).unwrap();
             assert!((1..50).contains(&db.iter().count()));
             db.close().unwrap();
-            let kept = image.files().into_values().any(|bytes| bytes == damaged);
+            // The zeros that were cut off at its end may be back.
+            let kept = image.files().into_values().any(|bytes| bytes.starts_with(&damaged));
             assert!(kept, "the rest of the log is gone after {calls} calls, seed {seed}");
             images += 1;
         }

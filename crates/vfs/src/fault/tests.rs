@@ -16,7 +16,7 @@ fn layers() -> (MemVfs, FaultVfs) {
 #[test]
 fn every_call_can_be_failed() {
     type Run = fn(&dyn Vfs) -> io::Result<()>;
-    let runs: [(CallKind, Run); 20] = [
+    let runs: [(CallKind, Run); 22] = [
         (CallKind::Create, |vfs| vfs.create_new(path("/n")).map(drop)),
         (CallKind::Open, |vfs| vfs.open(path("/f")).map(drop)),
         (CallKind::OpenAppend, |vfs| vfs.open_append(path("/f")).map(drop)),
@@ -34,6 +34,8 @@ fn every_call_can_be_failed() {
         (CallKind::SyncAll, |vfs| vfs.open_append(path("/f"))?.sync_all()),
         (CallKind::Truncate, |vfs| vfs.open_append(path("/f"))?.truncate(0)),
         (CallKind::Preallocate, |vfs| vfs.open_append(path("/f"))?.preallocate(9)),
+        (CallKind::Extend, |vfs| vfs.open_append(path("/f"))?.extend(9)),
+        (CallKind::Map, |vfs| vfs.open_append(path("/f"))?.map(9)),
         (CallKind::Close, |vfs| vfs.open_append(path("/f"))?.close()),
         (CallKind::Read, |vfs| vfs.open(path("/f"))?.read_exact_at(0, &mut [0])),
         (CallKind::FileLen, |vfs| vfs.open(path("/f"))?.len().map(drop)),

@@ -243,19 +243,26 @@ fn random(state: &FileState, keep_percent: u8, rng: &mut Rng) -> Content {
 /// The operations up to some write, most often the last one, of which only a part is there.
 fn torn(state: &FileState, rng: &mut Rng) -> Content {
     let pending = state.journal.len();
-    let last = state.journal.iter().rposition(|op| matches!(op, FileOp::Append(_)));
+    let last = state.journal.iter().rposition(|op| matches!(op, FileOp::Append(_) | FileOp::Fill(_)));
     let index = match last {
         Some(last) if rng.percent(75) => last,
         _ => rng.below(pending),
     };
     let mut content = state.after(index + 1);
-    if let FileOp::Append(range) = &state.journal[index] {
-        let cut = range.start + rng.below(range.len());
-        if rng.percent(50) {
-            content.truncate(cut);
-        } else {
+    match &state.journal[index] {
+        FileOp::Append(range) => {
+            let cut = range.start + rng.below(range.len());
+            if rng.percent(50) {
+                content.truncate(cut);
+            } else {
+                Filler::new(rng).fill(&mut content, cut..range.end);
+            }
+        }
+        FileOp::Fill(range) => {
+            let cut = range.start + rng.below(range.len());
             Filler::new(rng).fill(&mut content, cut..range.end);
         }
+        FileOp::Truncate { .. } => {}
     }
     content
 }
@@ -269,7 +276,8 @@ fn blocks(state: &FileState, keep_percent: u8, count: usize, rng: &mut Rng) -> C
     let mut start = state.stable_len();
     while start < content.len() {
         let end = content.len().min((start / block_size + 1) * block_size);
-        if !rng.percent(keep_percent) {
+        // Zeros that were synced, and that no data has taken the place of, are durable wherever they lie.
+        if state.is_pending(start..end) && !rng.percent(keep_percent) {
             filler.fill(&mut content, start..end);
             if start < durable.len() && rng.percent(50) {
                 let old = durable.slice(start..end.min(durable.len()));

@@ -78,6 +78,8 @@ impl Space {
 pub(super) enum FileOp {
     /// The bytes of this range were appended.
     Append(Range<usize>),
+    /// The bytes of this range took the place of zeros.
+    Fill(Range<usize>),
     /// The file was cut to `len` bytes, and `cut` was what stood behind.
     Truncate { len: usize, cut: Arc<[u8]> },
 }
@@ -120,6 +122,7 @@ impl FileState {
         for op in self.journal[count..].iter().rev() {
             match op {
                 FileOp::Append(range) => content.truncate(range.start),
+                FileOp::Fill(range) => content.change(range.clone(), |_, _| 0),
                 FileOp::Truncate { cut, .. } => content.append(cut),
             }
         }
@@ -129,10 +132,20 @@ impl FileState {
     /// How many bytes at the start are durable and touched by no operation of the journal.
     pub(super) fn stable_len(&self) -> usize {
         let starts = self.journal.iter().map(|op| match op {
-            FileOp::Append(range) => range.start,
+            FileOp::Append(range) | FileOp::Fill(range) => range.start,
             FileOp::Truncate { len, .. } => *len,
         });
         starts.min().unwrap_or(self.content.len())
+    }
+
+    /// Whether an operation of the journal has touched a byte of the range.
+    pub(super) fn is_pending(&self, range: Range<usize>) -> bool {
+        self.journal.iter().any(|op| match op {
+            FileOp::Append(touched) | FileOp::Fill(touched) => {
+                touched.start < range.end && range.start < touched.end
+            }
+            FileOp::Truncate { len, .. } => *len < range.end,
+        })
     }
 
     /// Bytes that count against the quota.
@@ -153,6 +166,23 @@ impl FileState {
             range.end = end;
         } else {
             self.journal.push(FileOp::Append(start..end));
+        }
+    }
+
+    /// Puts data in the place of zeros.
+    fn fill(&mut self, start: usize, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
+        let end = start + data.len();
+        self.content.change(start..end, |offset, _| data[offset - start]);
+        if self.journal.len() >= JOURNAL_LEN_MAX
+            && let Some(FileOp::Fill(range)) = self.journal.last_mut()
+            && range.end == start
+        {
+            range.end = end;
+        } else {
+            self.journal.push(FileOp::Fill(start..end));
         }
     }
 
@@ -208,21 +238,30 @@ impl MemFile {
         }
     }
 
-    /// Appends what a handle writes at `offset`, and returns where the file ends then. Zeros fill the hole that is
-    /// before it when the file got shorter behind the handle's back.
+    /// Appends what a handle writes at `offset`, and returns where it goes on. First it takes the place of the zeros that
+    /// stand there. Zeros fill the hole that is before it when the file got shorter behind the handle's back.
     fn append(&self, offset: usize, data: &[u8]) -> io::Result<usize> {
         if data.is_empty() {
             return Ok(offset);
         }
         let mut state = self.state_mut();
         let hole = offset.saturating_sub(state.content.len());
-        let charge = (state.content.len() + hole + data.len()).max(state.reserved);
+        let (inside, behind) = data.split_at(state.content.len().saturating_sub(offset).min(data.len()));
+        let charge = (state.content.len() + hole + behind.len()).max(state.reserved);
         if charge > state.charge() {
             self.space.take(charge - state.charge())?;
         }
+        state.fill(offset, inside);
         state.append(&vec![0; hole]);
-        state.append(data);
-        Ok(state.content.len())
+        state.append(behind);
+        Ok(offset + data.len())
+    }
+
+    /// Makes the file longer, with zeros.
+    fn extend(&self, len: u64) -> io::Result<()> {
+        let len = usize::try_from(len).map_err(|_| invalid("the length does not fit into memory"))?;
+        let now = self.state().content.len();
+        if len > now { self.append(now, &vec![0; len - now]).map(drop) } else { Ok(()) }
     }
 
     /// Cuts the file to `len` bytes. If it got shorter than that behind the handle's back, zeros fill it up.
@@ -357,6 +396,15 @@ impl WritableFile for MemHandle {
 
     fn preallocate(&mut self, len: u64) -> io::Result<()> {
         self.file.preallocate(len)
+    }
+
+    fn extend(&mut self, len: u64) -> io::Result<()> {
+        self.file.extend(len)
+    }
+
+    /// All of it is memory.
+    fn map(&mut self, len: u64) -> io::Result<()> {
+        self.file.extend(len)
     }
 
     fn syncer(&self) -> Arc<dyn FileSync> {

@@ -32,6 +32,7 @@ impl Life {
             0 => self.rotate(),
             1 | 2 => self.sync(),
             3 | 4 => self.writer.flush().unwrap(),
+            6 if self.rng.percent(20) => self.writer.trim(),
             5 => self.manifest = self.manifest.max(self.promised),
             _ => self.append(),
         }
@@ -58,6 +59,7 @@ impl Life {
             self.vfs.sync_dir(Path::new("/")).unwrap();
             self.dir_synced = true;
         }
+        self.writer.extend_for_sync();
         self.writer.sync().unwrap();
         self.promised = self.promised.max(self.writer.durable_sequence());
     }
@@ -80,7 +82,14 @@ impl Life {
         let newest = options(&self.vfs).segments.last().map_or(0, |number| number.0);
         let number = newest.max(self.writer.header().number.0) + 1;
         self.writer = LogWriter::create(&self.vfs, &path(number), header(number, end), durable).unwrap();
+        self.allow_extents();
         self.dir_synced = false;
+    }
+
+    /// Zeros behind the records before each sync, with a mapping between, or none.
+    fn allow_extents(&mut self) {
+        let limit = [0, 300, 5_000, 50_000][self.rng.below(4) as usize];
+        self.writer.allow_extents(limit, self.rng.percent(50));
     }
 
     fn recover(&self) -> (Seen, LogReplay) {
@@ -149,6 +158,7 @@ fn w3_w8_dw17_power_losses_without_end() {
             promised: 0,
             dir_synced: false,
         };
+        life.allow_extents();
         for round in 0..8 {
             for _ in 0..life.rng.below(40) {
                 life.step();

@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod extents;
 mod golden;
 mod patched;
 mod property;
