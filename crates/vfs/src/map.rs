@@ -101,6 +101,8 @@ impl Drop for Window {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "real files")]
+
     use super::*;
     use std::os::unix::fs::FileExt;
 
