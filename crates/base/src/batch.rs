@@ -166,38 +166,59 @@ pub struct BatchOp {
 /// Reads the operations of an encoded batch, which may come from a damaged file: every error is an item, then the end.
 #[derive(Clone, Debug)]
 pub struct BatchReader<'a> {
-    reader: Reader<'a>,
+    encoded: &'a [u8],
+    /// Where the next operation starts.
+    at: usize,
 }
 
 impl<'a> BatchReader<'a> {
     /// Reads from encoded operations.
     #[inline]
     pub fn new(encoded: &'a [u8]) -> Self {
-        BatchReader { reader: Reader::new(encoded) }
+        BatchReader { encoded, at: 0 }
     }
 
+    /// Reads the operation at the present place and goes behind it; `None` when it can't be decoded.
+    #[inline]
     fn read(&mut self) -> Option<BatchOp> {
-        let tag = self.reader.u8()?;
+        let mut at = self.at;
+        let tag = *self.encoded.get(at)?;
+        at += 1;
         if tag & !(KIND_MASK | HAS_KEYSPACE) != 0 {
             return None;
         }
         let kind = ValueKind::from_u8(tag & KIND_MASK)?;
-        let keyspace = if tag & HAS_KEYSPACE == 0 { 0 } else { self.reader.varint_u32()? };
-        let key = self.range()?;
-        if key.len() > MAX_KEY_LEN {
-            return None;
-        }
-        let value = if has_value(kind) { self.range()? } else { key.end..key.end };
-        if value.len() > MAX_VALUE_LEN {
-            return None;
-        }
+        let keyspace = if tag & HAS_KEYSPACE == 0 { 0 } else { u32::try_from(self.number(&mut at)?).ok()? };
+        let key = self.range(&mut at, MAX_KEY_LEN)?;
+        let value = if has_value(kind) { self.range(&mut at, MAX_VALUE_LEN)? } else { at..at };
+        self.at = at;
         Some(BatchOp { keyspace, kind, key, value })
     }
 
-    fn range(&mut self) -> Option<Range<usize>> {
-        let len = self.reader.bytes()?.len();
-        let end = self.reader.position();
-        Some(end - len..end)
+    /// Reads a length of at most `max` and goes behind as many bytes. Most lengths take a byte.
+    #[inline]
+    fn range(&self, at: &mut usize, max: usize) -> Option<Range<usize>> {
+        let len = match self.encoded.get(*at) {
+            Some(&len) if len < 0x80 => {
+                *at += 1;
+                usize::from(len)
+            }
+            _ => usize::try_from(self.number(at)?).ok()?,
+        };
+        let start = *at;
+        if len > max || len > self.encoded.len() - start {
+            return None;
+        }
+        *at = start + len;
+        Some(start..*at)
+    }
+
+    #[inline(never)]
+    fn number(&self, at: &mut usize) -> Option<u64> {
+        let mut reader = Reader::new(self.encoded.get(*at..)?);
+        let number = reader.varint()?;
+        *at += reader.position();
+        Some(number)
     }
 }
 
@@ -207,14 +228,13 @@ impl Iterator for BatchReader<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.reader.is_empty() {
+        if self.at == self.encoded.len() {
             return None;
         }
-        let start = self.reader.position();
+        let start = self.at;
         let op = self.read();
         if op.is_none() {
-            let rest = self.reader.remaining();
-            self.reader.take(rest);
+            self.at = self.encoded.len();
         }
         Some(op.ok_or(start))
     }

@@ -23,7 +23,7 @@ fn fill(buffers: &[Buffer]) -> Arc<Memtable> {
     let table = Memtable::new(SEED, MEMTABLE_SIZE);
     for ((buffer, key_len), seq) in buffers.iter().zip(1..) {
         let hash = key_hash(SEED, &buffer[..*key_len]);
-        table.insert(buffer, 0..*key_len, *key_len..buffer.len(), seq, ValueKind::Put, hash);
+        table.writer().insert(buffer, 0..*key_len, *key_len..buffer.len(), seq, ValueKind::Put, hash);
     }
     Arc::new(table)
 }

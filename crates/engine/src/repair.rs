@@ -16,7 +16,7 @@ use crate::sources::Child;
 use crate::table_cache::TableOpener;
 use crate::{Components, Error, Options, Result};
 use esker_base::{
-    BatchReader, FileKind, FileNumber, KeyspaceId, MAX_SEQUENCE, MergingIterator, SequenceNumber, key_hash,
+    BatchOp, BatchReader, FileKind, FileNumber, KeyspaceId, MAX_SEQUENCE, MergingIterator, SequenceNumber,
     parse_file_name,
 };
 use esker_compaction::{CompactionJob, DeeperTables, OutputSplitter, SnapshotStripes, Step};
@@ -231,7 +231,7 @@ impl Repair<'_> {
                     LogItem::Record(record) => {
                         last = last.max(record.fields.last());
                         if record.fields.record_type == RecordType::Batch
-                            && insert(&memtable, identity.1, record.payload, record.fields.first)
+                            && insert(&memtable, record.payload, record.fields.first)
                         {
                             batches += 1;
                         }
@@ -353,16 +353,10 @@ impl Repair<'_> {
 }
 
 /// Inserts a batch that may be anything: whole, or not at all.
-fn insert(memtable: &Memtable, hash_seed: u64, payload: &[u8], first: SequenceNumber) -> bool {
+fn insert(memtable: &Memtable, payload: &[u8], first: SequenceNumber) -> bool {
     let payload: Arc<[u8]> = Arc::from(payload);
-    let ops: std::result::Result<Vec<_>, _> = BatchReader::new(&payload).collect();
-    let Ok(ops) = ops else { return false };
-    if ops.iter().any(|op| op.keyspace != KEYSPACE || !op.kind.is_supported()) {
-        return false;
-    }
-    for (seq, op) in (first..).zip(ops) {
-        let hash = key_hash(hash_seed, &payload[op.key.clone()]);
-        memtable.insert(&payload, op.key, op.value, seq, op.kind, hash);
-    }
-    true
+    let good = |op: BatchOp| op.keyspace == KEYSPACE && op.kind.is_supported();
+    let mut count = 0;
+    BatchReader::new(&payload).inspect(|_| count += 1).all(|op| op.is_ok_and(good))
+        && memtable.writer().insert_batch(&payload, first, count, |_| ()).is_ok()
 }

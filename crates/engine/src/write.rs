@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::scheduler::BackgroundWork;
 use crate::super_version::Generation;
 use crate::{Durability, Error, Result};
-use esker_base::{BatchReader, ErrorKind, FileKind, MAX_SEQUENCE, SequenceNumber, key_hash, planted, points};
+use esker_base::{ErrorKind, FileKind, MAX_SEQUENCE, SequenceNumber, planted, points};
 use esker_wal::{LogKind, LogWriter, Mark, SegmentHeader, SyncPoint};
 use std::sync::Arc;
 
@@ -170,17 +170,14 @@ impl Core {
     /// Inserts a batch into the memtables.
     fn apply(&self, active: &Generation, request: &Request, first: SequenceNumber) -> Result<()> {
         let mut writer = active.memtables[0].writer();
-        for (seq, op) in (first..).zip(BatchReader::new(&request.payload)) {
-            let op = op.map_err(|offset| Error::fatal(format!("operation at byte {offset} of a batch")))?;
-            let hash = key_hash(self.tables.hash_seed, &request.payload[op.key.clone()]);
-            writer.insert(&request.payload, op.key, op.value, seq, op.kind, hash);
+        let inserted = writer.insert_batch(&request.payload, first, request.count, |seq| {
             if planted::is(planted::Fault::HalfBatchVisible) {
                 self.visible.publish(seq);
                 planted::pause();
             }
             points::here(points::Point::Inserted);
-        }
-        Ok(())
+        });
+        inserted.map_err(|offset| Error::fatal(format!("operation at byte {offset} of a batch")))
     }
 
     /// Sees to it that what is wanted of the commit queue is done, by a thread of the background if there is one. Called

@@ -10,7 +10,7 @@
 
 use crate::entries::EntryStore;
 use crate::leaf::Leaf;
-use crate::mem_key::ShortKey;
+use crate::mem_key::{ShortKey, Window};
 use std::cmp::Ordering::Greater;
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ const BLOCK_MAX: usize = 128;
 /// The leaves in order, for the one that inserts.
 #[derive(Debug)]
 pub(crate) struct Directory {
+    /// That of all keys here.
+    pub(crate) window: Arc<Window>,
     /// Where the blocks start.
     firsts: Lows,
     blocks: Vec<Block>,
@@ -57,7 +59,7 @@ struct Block {
 #[derive(Debug, Default)]
 struct Lows {
     /// The heads of the keys, together: they decide most searches.
-    heads: Vec<u64>,
+    heads: Vec<u128>,
     keys: Vec<ShortKey>,
 }
 
@@ -98,13 +100,13 @@ impl Lows {
 
 impl Directory {
     /// A directory of one leaf, which is empty.
-    pub(crate) fn new(first: Arc<Leaf>) -> Self {
+    pub(crate) fn new(first: Arc<Leaf>, window: Arc<Window>) -> Self {
         let mut lows = Lows::default();
         lows.insert(0, ShortKey::default());
         let mut firsts = Lows::default();
         firsts.insert(0, ShortKey::default());
         let leaves = vec![Open { leaf: first, logged: 0 }];
-        Directory { firsts, blocks: vec![Block { lows, leaves }] }
+        Directory { window, firsts, blocks: vec![Block { lows, leaves }] }
     }
 
     /// The place of the leaf where `key` belongs.

@@ -14,6 +14,7 @@
 //! entry. While it lasts, lookups try the new table first, then the old one. Nothing is taken out of the old table, so
 //! a reader that looks there is never late: what it misses is newer than what it may see.
 
+use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -117,6 +118,16 @@ impl HashIndex {
         }
     }
 
+    /// Looks at where the hashes belong, so that the memory is near when they are put. The writer only.
+    #[inline]
+    pub(crate) fn touch(&self, hashes: &[u64]) {
+        let table = self.table((self.state.load(Ordering::Relaxed) / 2) as usize);
+        let seen = hashes
+            .iter()
+            .fold(0, |seen, &hash| seen ^ table[start_of(table, upper(hash))].load(Ordering::Relaxed));
+        black_box(seen);
+    }
+
     /// Makes `entry` the newest one of its key, at the spot that was found for it. Returns the bytes that were allocated.
     ///
     /// `same_keys` says whether two older entries share a key.
@@ -197,10 +208,16 @@ fn entry_of(slot: u64) -> Option<u32> {
     (slot as u32).checked_sub(1)
 }
 
+/// Where a search begins.
+#[inline]
+fn start_of(table: &[AtomicU64], hash: u32) -> usize {
+    ((u64::from(hash) * table.len() as u64) >> 32) as usize
+}
+
 /// Tables are at most half full, so that a search meets an empty slot; a full one ends at its start.
 #[inline]
 fn search(table: &[AtomicU64], hash: u32, mut accept: impl FnMut(u32) -> bool) -> Place {
-    let start = ((u64::from(hash) * table.len() as u64) >> 32) as usize;
+    let start = start_of(table, hash);
     let mut position = start;
     loop {
         let slot = table[position].load(Ordering::Acquire);

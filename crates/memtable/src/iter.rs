@@ -6,10 +6,10 @@
 //!
 //! Most keys are compared without a look at their entries: 16 bytes of them are in the run.
 
-use crate::entries::Entry;
-use crate::mem_key::{HEAD, MemKey, ShortKey};
+use crate::Memtable;
+use crate::entries::{EntryRef, Packed};
+use crate::mem_key::{HEAD, ShortKey, WholeKey};
 use crate::ordered::{Direction, RUN_MAX};
-use crate::{Memtable, entries::pack};
 use esker_base::{EntryBatch, InternalIterator, InternalKeyRef, Result, Slice};
 use std::fmt;
 use std::ops::Bound;
@@ -40,7 +40,7 @@ impl MemtableIterator {
     }
 
     #[inline]
-    fn entry(&self) -> &Entry {
+    fn entry(&self) -> EntryRef<'_> {
         self.table.entries().get(self.run[self.at].index())
     }
 
@@ -53,14 +53,14 @@ impl MemtableIterator {
         }
     }
 
-    fn fill(&mut self, from: Bound<&MemKey<'_>>, direction: Direction) {
+    fn fill(&mut self, from: Bound<WholeKey<'_>>, direction: Direction) {
         self.table.fill(from, direction, self.limit, &mut self.run);
         self.direction = direction;
         self.set(0);
     }
 
     /// Fills the first run after a seek.
-    fn start(&mut self, from: Bound<&MemKey<'_>>, direction: Direction) {
+    fn start(&mut self, from: Bound<WholeKey<'_>>, direction: Direction) {
         self.limit = RUN_FIRST;
         self.fill(from, direction);
     }
@@ -71,7 +71,7 @@ impl MemtableIterator {
         self.limit = if direction == self.direction { RUN_MAX } else { RUN_FIRST };
         let table = Arc::clone(&self.table);
         let index = self.run[self.at].index();
-        self.fill(Bound::Excluded(&MemKey::of(table.entries().get(index), index)), direction);
+        self.fill(Bound::Excluded(WholeKey::of(table.entries().get(index))), direction);
     }
 
     #[inline]
@@ -89,6 +89,11 @@ impl MemtableIterator {
     }
 }
 
+#[inline]
+fn sought(target: InternalKeyRef<'_>) -> WholeKey<'_> {
+    WholeKey { user_key: target.user_key, packed: Packed::new(target.seq, target.kind) }
+}
+
 impl InternalIterator for MemtableIterator {
     fn seek_to_first(&mut self) -> Result<()> {
         self.start(Bound::Unbounded, Direction::Forward);
@@ -101,8 +106,7 @@ impl InternalIterator for MemtableIterator {
     }
 
     fn seek(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
-        let key = MemKey::lookup(target.user_key, pack(target.seq, target.kind));
-        self.start(Bound::Included(&key), Direction::Forward);
+        self.start(Bound::Included(sought(target)), Direction::Forward);
         Ok(())
     }
 
@@ -126,11 +130,11 @@ impl InternalIterator for MemtableIterator {
     #[inline]
     fn key(&self) -> InternalKeyRef<'_> {
         let key = &self.run[self.at];
-        let user_key = match self.head.get(..key.len()) {
+        let user_key = match key.len_in_head().and_then(|len| self.head.get(..len)) {
             Some(user_key) => user_key,
             None => self.entry().user_key(),
         };
-        InternalKeyRef::new(user_key, key.seq(), key.kind())
+        InternalKeyRef::new(user_key, key.packed().seq(), key.packed().kind())
     }
 
     #[inline]
@@ -144,8 +148,7 @@ impl InternalIterator for MemtableIterator {
     }
 
     fn seek_for_prev(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
-        let key = MemKey::lookup(target.user_key, pack(target.seq, target.kind));
-        self.start(Bound::Included(&key), Direction::Backward);
+        self.start(Bound::Included(sought(target)), Direction::Backward);
         Ok(())
     }
 
@@ -155,9 +158,7 @@ impl InternalIterator for MemtableIterator {
         let Some(next) = self.run.get(self.at + 1).filter(|_| self.direction == Direction::Backward) else {
             return false;
         };
-        let same_head = (next.len(), next.head_bytes()) == (self.run[self.at].len(), self.head);
-        let entries = self.table.entries();
-        !same_head || next.len() > HEAD && entries.get(next.index()).user_key() != self.entry().user_key()
+        !next.same_user_key(&self.run[self.at], self.table.entries())
     }
 
     fn fill(&mut self, batch: &mut EntryBatch, limit: usize) -> Result<usize> {

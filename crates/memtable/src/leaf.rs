@@ -4,15 +4,16 @@
 //! base: [k02 k05 k07 k11 ...]  sorted, up to 128      log: [k09 k03 _ _ ...]  as they came, up to 32      high: k40
 //! ```
 //!
-//! The writer appends to the log; when that is full, the leaf is replaced by one or two with everything in the base.
+//! The writer appends to the log, in which the last word of a key says that it is there; when the log is full, the leaf is replaced by one or two with everything in the base.
 //! Readers sort the part of the log that they need, and merge.
 
 use crate::entries::EntryStore;
-use crate::mem_key::{MemKey, ShortKey};
+use crate::mem_key::{ShortKey, WholeKey, Window};
 use crate::ordered::{Direction, RUN_MAX};
 use std::cmp::Ordering::{Greater, Less};
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Keys in the base of a leaf.
 const BASE_MAX: usize = 128;
@@ -25,21 +26,22 @@ const _: () = assert!(BASE_MAX + LOG_MAX <= RUN_MAX);
 #[derive(Debug)]
 pub(crate) struct Leaf {
     base: Box<[ShortKey]>,
-    /// Plain numbers, not cells that are set once: a cell costs two locked operations.
+    /// Plain numbers, not cells that are set once: a cell costs two locked operations. The last one of a key is stored last,
+    /// and is 0 before.
     log: [[AtomicU64; 4]; LOG_MAX],
-    /// Keys in the log. Set by the writer after the key is there.
-    logged: AtomicUsize,
     /// The first key that does not belong here; `None` in the last leaf.
     high: Option<ShortKey>,
+    /// That of all keys here.
+    window: Arc<Window>,
 }
 
 impl Leaf {
-    pub(crate) fn new(base: Vec<ShortKey>, high: Option<ShortKey>) -> Self {
+    pub(crate) fn new(base: Vec<ShortKey>, high: Option<ShortKey>, window: &Arc<Window>) -> Self {
         Leaf {
             base: base.into_boxed_slice(),
             log: [const { [const { AtomicU64::new(0) }; 4] }; LOG_MAX],
-            logged: AtomicUsize::new(0),
             high,
+            window: Arc::clone(window),
         }
     }
 
@@ -47,10 +49,17 @@ impl Leaf {
     /// it need not read the leaf, which may be far from its cache.
     #[inline]
     pub(crate) fn append(&self, logged: usize, key: ShortKey) {
-        for (cell, word) in self.log[logged].iter().zip(key.to_words()) {
+        let ([cells @ .., last], [words @ .., there]) = (&self.log[logged], key.to_words());
+        for (cell, word) in cells.iter().zip(words) {
             cell.store(word, Ordering::Relaxed);
         }
-        self.logged.store(logged + 1, Ordering::Release);
+        last.store(there, Ordering::Release);
+    }
+
+    /// Which bytes of the keys are in their heads.
+    #[inline]
+    pub(crate) fn window(&self) -> &Arc<Window> {
+        &self.window
     }
 
     /// The first key that does not belong here.
@@ -64,8 +73,18 @@ impl Leaf {
         size_of::<Leaf>() + size_of_val(&*self.base)
     }
 
-    /// The leaf, or two of them, that hold the same with an empty log.
-    pub(crate) fn rebuilt(&self, entries: &EntryStore) -> (Leaf, Option<Leaf>) {
+    /// Whether a full log and the base are too much for one leaf.
+    pub(crate) fn must_split(&self) -> bool {
+        self.base.len() + LOG_MAX > BASE_MAX
+    }
+
+    /// The leaf, or two of them, that hold the same with an empty log. `learn` is given all keys in order, and may move them
+    /// to a window of their own.
+    pub(crate) fn rebuilt(
+        &self,
+        entries: &EntryStore,
+        learn: impl FnOnce(&mut [ShortKey]) -> Option<Arc<Window>>,
+    ) -> (Leaf, Option<Leaf>) {
         let mut log = [ShortKey::default(); LOG_MAX];
         let log = self.sorted_log(entries, &mut log, |_| true);
         let mut merged = Vec::with_capacity(self.base.len() + log.len());
@@ -80,12 +99,14 @@ impl Leaf {
                 true
             });
         }
+        let learned = learn(&mut merged);
+        let window = learned.as_ref().unwrap_or(&self.window);
         if merged.len() <= BASE_MAX {
-            return (Leaf::new(merged, self.high), None);
+            return (Leaf::new(merged, self.high, window), None);
         }
         // Keys that come in ascending order should leave full leaves behind.
         let right = merged.split_off(if behind && self.high.is_none() { BASE_MAX } else { merged.len() / 2 });
-        (Leaf::new(merged, right.first().copied()), Some(Leaf::new(right, self.high)))
+        (Leaf::new(merged, right.first().copied(), window), Some(Leaf::new(right, self.high, window)))
     }
 
     /// The keys of the log that `wanted` takes, sorted into `buffer`.
@@ -97,9 +118,13 @@ impl Leaf {
         wanted: impl Fn(&ShortKey) -> bool,
     ) -> &'a [ShortKey] {
         let mut len = 0;
-        let logged = self.logged.load(Ordering::Acquire);
-        for cells in &self.log[..logged] {
-            let key = ShortKey::from_words(cells.each_ref().map(|cell| cell.load(Ordering::Relaxed)));
+        for [cells @ .., last] in &self.log {
+            let there = last.load(Ordering::Acquire);
+            if there == 0 {
+                break;
+            }
+            let [first, second, packed] = cells.each_ref().map(|cell| cell.load(Ordering::Relaxed));
+            let key = ShortKey::from_words([first, second, packed, there]);
             if wanted(&key) {
                 buffer[len] = key;
                 len += 1;
@@ -114,13 +139,14 @@ impl Leaf {
     pub(crate) fn fill(
         &self,
         entries: &EntryStore,
-        from: Bound<&MemKey<'_>>,
+        from: Bound<WholeKey<'_>>,
         direction: Direction,
         limit: usize,
         push: &mut impl FnMut(&ShortKey),
     ) -> usize {
+        let from = from.map(|from| self.window.mem_key(from));
         // Whether a key is before the place where a forward walk starts, or where a backward walk does.
-        let outside = |key: &ShortKey| match (from, direction) {
+        let outside = |key: &ShortKey| match (&from, direction) {
             (Bound::Unbounded, Direction::Forward) => false,
             (Bound::Included(from), Direction::Forward) => key.cmp_to(from, entries) == Less,
             (Bound::Excluded(from), Direction::Forward) => key.cmp_to(from, entries) != Greater,

@@ -15,14 +15,17 @@
 //! first, and then its lower half takes its place. So every entry can be found at any time; a reader that met the lower
 //! half too late sees by its `high` that it must look again, and finds the upper half.
 //!
+//! When the first leaf is split, the keys of all leaves get the window that suits those so far ([`Window::learned`]). A leaf
+//! knows its own, so a reader that met the first leaf before compares as that one does.
+//!
 //! The skiplist is insert-only: `get_or_insert` and reads under a guard are all that is used of the crate, because
 //! replacing and removing have windows and leaks in its released versions. A guard lives for one call and never
 //! escapes: a pinned thread would stop the reclamation of every user of the epoch collector in the process.
 
 use crate::directory::{Directory, Place};
-use crate::entries::EntryStore;
+use crate::entries::{EntryRef, EntryStore};
 use crate::leaf::{LOG_MAX, Leaf};
-use crate::mem_key::{MemKey, ShortKey, StoredKey};
+use crate::mem_key::{ShortKey, StoredKey, WholeKey, Window};
 use crate::ordered::{Direction, OrderedMem};
 use arc_swap::ArcSwap;
 use crossbeam_epoch as epoch;
@@ -30,8 +33,8 @@ use crossbeam_skiplist::SkipList;
 use std::cmp::Ordering::{Equal, Greater};
 use std::fmt;
 use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// What a leaf takes beside its own bytes: a node of the skiplist with a tower of 2 on average, counts, allocator headers,
 /// and a place in the directory, whose arrays are two thirds full.
@@ -41,40 +44,59 @@ const LEAF_OVERHEAD: usize = size_of::<StoredKey>() + 8 + 8 + 16 + 16 + 3 * 8 + 
 pub(crate) struct LeafList {
     first: ArcSwap<Leaf>,
     rest: SkipList<StoredKey, ArcSwap<Leaf>>,
+    /// That of the keys in `rest`. It is set before the first of them is there.
+    window: OnceLock<Arc<Window>>,
     bytes: AtomicUsize,
 }
 
 impl LeafList {
     pub(crate) fn new() -> Self {
-        let first = Leaf::new(Vec::new(), None);
+        let first = Leaf::new(Vec::new(), None, &Arc::default());
         LeafList {
             bytes: AtomicUsize::new(first.bytes()),
             first: ArcSwap::from_pointee(first),
             rest: SkipList::new(epoch::default_collector().clone()),
+            window: OnceLock::new(),
         }
     }
 
     /// The last place whose lower bound is within `bound`.
     #[inline]
-    fn slot<'g>(&'g self, bound: Bound<&MemKey<'_>>, guard: &'g epoch::Guard) -> &'g ArcSwap<Leaf> {
-        self.rest.upper_bound(bound, guard).map_or(&self.first, |entry| entry.value())
+    fn slot<'g>(&'g self, bound: Bound<WholeKey<'_>>, guard: &'g epoch::Guard) -> &'g ArcSwap<Leaf> {
+        // If the window is set and the first leaf split right now, the leaf says by its `high` that there is more.
+        let Some(window) = self.window.get() else { return &self.first };
+        let bound = bound.map(|key| window.mem_key(key));
+        self.rest.upper_bound(bound.as_ref(), guard).map_or(&self.first, |entry| entry.value())
+    }
+
+    /// Before the first split: finds a window for the keys, given in order, and moves them to it.
+    #[cold]
+    fn learn(&self, directory: &mut Directory, entries: &EntryStore, keys: &mut [ShortKey]) -> Arc<Window> {
+        let window = Window::learned(keys.iter().map(|key| entries.get(key.index()).user_key()));
+        for key in keys {
+            *key = window.short(WholeKey::of(entries.get(key.index())), key.index());
+        }
+        let window = Arc::clone(self.window.get_or_init(|| Arc::new(window)));
+        directory.window = Arc::clone(&window);
+        window
     }
 
     /// Replaces the leaf at `place`, whose log is full, and to which `key` belongs.
     #[cold]
-    fn rebuild(&self, directory: &mut Directory, entries: &EntryStore, place: Place, key: &ShortKey) {
+    fn rebuild(&self, directory: &mut Directory, entries: &EntryStore, place: Place, key: WholeKey<'_>) {
         let guard = epoch::pin();
         let leaf = Arc::clone(&directory.at(place).leaf);
-        let (left, right) = leaf.rebuilt(entries);
+        let may_learn = leaf.must_split() && self.window.get().is_none();
+        let (left, right) =
+            leaf.rebuilt(entries, |keys| may_learn.then(|| self.learn(directory, entries, keys)));
         let mut added = left.bytes();
-        let key = MemKey::of(entries.get(key.index()), key.index());
-        let slot = self.slot(Bound::Included(&key), &guard);
+        let slot = self.slot(Bound::Included(key), &guard);
         let low = left.high().copied();
         let left = Arc::new(left);
         if let (Some(right), Some(low)) = (right, low) {
             added += right.bytes() + LEAF_OVERHEAD;
             let right = Arc::new(right);
-            let stored = StoredKey::of(entries.get(low.index()), low.index());
+            let stored = StoredKey::of(low, entries.get(low.index()));
             self.rest.get_or_insert(stored, ArcSwap::from(Arc::clone(&right)), &guard).release(&guard);
             slot.store(Arc::clone(&left));
             directory.at(place).replace(left);
@@ -90,7 +112,7 @@ impl LeafList {
     fn fill_forward(
         &self,
         entries: &EntryStore,
-        from: Bound<&MemKey<'_>>,
+        from: Bound<WholeKey<'_>>,
         limit: usize,
         push: &mut impl FnMut(&ShortKey),
     ) -> usize {
@@ -105,26 +127,26 @@ impl LeafList {
             let filled = leaf.fill(entries, from, Direction::Forward, limit, push);
             let Some(high) = leaf.high().filter(|_| filled == 0) else { return filled };
             // Also right when the leaf was split meanwhile: then its upper half starts at `high`.
-            let high = MemKey::of(entries.get(high.index()), high.index());
-            slot = self.slot(Bound::Included(&high), &guard);
+            slot = self.slot(Bound::Included(WholeKey::of(entries.get(high.index()))), &guard);
         }
     }
 
     fn fill_backward(
         &self,
         entries: &EntryStore,
-        from: Bound<&MemKey<'_>>,
+        from: Bound<WholeKey<'_>>,
         limit: usize,
         push: &mut impl FnMut(&ShortKey),
     ) -> usize {
         let guard = epoch::pin();
         loop {
             let leaf = self.slot(from, &guard).load();
+            let compare = |high: &ShortKey, key| high.cmp_to(&leaf.window().mem_key(key), entries);
             let complete = match (leaf.high(), from) {
                 (None, _) => true,
                 (Some(_), Bound::Unbounded) => false,
-                (Some(high), Bound::Included(key)) => high.cmp_to(key, entries) == Greater,
-                (Some(high), Bound::Excluded(key)) => matches!(high.cmp_to(key, entries), Greater | Equal),
+                (Some(high), Bound::Included(key)) => compare(high, key) == Greater,
+                (Some(high), Bound::Excluded(key)) => matches!(compare(high, key), Greater | Equal),
             };
             if complete {
                 return leaf.fill(entries, from, Direction::Backward, limit, push);
@@ -136,24 +158,27 @@ impl LeafList {
 
 impl OrderedMem for LeafList {
     fn directory(&self) -> Directory {
-        Directory::new(self.first.load_full())
+        let first = self.first.load_full();
+        let window = Arc::clone(first.window());
+        Directory::new(first, window)
     }
 
     #[inline]
-    fn insert(&self, directory: &mut Directory, entries: &EntryStore, key: ShortKey) {
+    fn insert(&self, directory: &mut Directory, entries: &EntryStore, entry: EntryRef<'_>, index: u32) {
+        let key = directory.window.short(WholeKey::of(entry), index);
         let place = directory.find(&key, entries);
         let open = directory.at(place);
         open.leaf.append(open.logged, key);
         open.logged += 1;
         if open.logged == LOG_MAX {
-            self.rebuild(directory, entries, place, &key);
+            self.rebuild(directory, entries, place, WholeKey::of(entry));
         }
     }
 
     fn fill(
         &self,
         entries: &EntryStore,
-        from: Bound<&MemKey<'_>>,
+        from: Bound<WholeKey<'_>>,
         direction: Direction,
         limit: usize,
         mut push: impl FnMut(&ShortKey),

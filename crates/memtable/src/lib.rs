@@ -8,7 +8,7 @@
 //! let table = Memtable::new(7, 64 << 10);
 //! let batch: Arc<[u8]> = Arc::from(&b"key-value"[..]);
 //! let hash = key_hash(7, b"key");
-//! table.insert(&batch, 0..3, 4..9, 1, ValueKind::Put, hash);
+//! table.writer().insert(&batch, 0..3, 4..9, 1, ValueKind::Put, hash);
 //!
 //! let found = table.get(&Lookup { user_key: b"key", hash, seq: 1 }).unwrap();
 //! assert_eq!((found.seq, found.value), (1, b"value"[..].into()));

@@ -1,8 +1,8 @@
 //! [`OrderedMem`]: the order of a memtable's entries, so that the structure behind it can be replaced.
 
 use crate::directory::Directory;
-use crate::entries::EntryStore;
-use crate::mem_key::{MemKey, ShortKey};
+use crate::entries::{EntryRef, EntryStore};
+use crate::mem_key::{ShortKey, WholeKey};
 use std::fmt;
 use std::ops::Bound;
 
@@ -23,15 +23,16 @@ pub(crate) trait OrderedMem: Send + Sync + fmt::Debug {
     /// What only the writer needs: to be made while the order is empty, and to be given to every insert.
     fn directory(&self) -> Directory;
 
-    /// Adds `key`, which is that of an entry in the store and not here yet.
-    fn insert(&self, directory: &mut Directory, entries: &EntryStore, key: ShortKey);
+    /// Adds `entry`, which is at `index` of the store and not here yet.
+    fn insert(&self, directory: &mut Directory, entries: &EntryStore, entry: EntryRef<'_>, index: u32);
 
     /// Gives `push` the keys of the next entries: those after `from` (forward), or before it (backward). At least one if
-    /// there is one, and at most `limit`, which is not 0; not necessarily all up to the limit. Returns how many.
+    /// there is one, and at most `limit`, which is not 0; not necessarily all up to the limit. Returns how many. All of them
+    /// are of one window.
     fn fill(
         &self,
         entries: &EntryStore,
-        from: Bound<&MemKey<'_>>,
+        from: Bound<WholeKey<'_>>,
         direction: Direction,
         limit: usize,
         push: impl FnMut(&ShortKey),

@@ -14,7 +14,7 @@ const SEED: u64 = 42;
 fn insert(table: &Memtable, key: &[u8], seq: u64, kind: ValueKind, value: &[u8]) {
     let owner: Arc<[u8]> = Arc::from([b"\x01\x02", key, b"\x03", value].concat());
     let value = key.len() + 3..owner.len();
-    table.insert(&owner, 2..2 + key.len(), value, seq, kind, key_hash(SEED, key));
+    table.writer().insert(&owner, 2..2 + key.len(), value, seq, kind, key_hash(SEED, key));
 }
 
 fn put(table: &Memtable, key: &[u8], seq: u64, value: &[u8]) {

@@ -1,17 +1,47 @@
 //! A memtable under random operations equals an ordered map.
 
 use super::{SEED, get, lookup};
-use esker_base::{InternalIterator, InternalKey, InternalKeyRef, SplitMix64, ValueKind, key_hash};
+use esker_base::{
+    InternalIterator, InternalKey, InternalKeyRef, SplitMix64, ValueKind, WriteBatch, key_hash,
+};
 use esker_memtable::{Memtable, MemtableIterator};
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 type Model = BTreeMap<InternalKey, Vec<u8>>;
 
+/// Random numbers, and a prefix that most keys have.
+struct Random {
+    numbers: SplitMix64,
+    prefix: Vec<u8>,
+}
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        Random { numbers: SplitMix64::new(seed), prefix: vec![b'p'; [0, 40, 0, 9][seed as usize % 4]] }
+    }
+}
+
+impl Deref for Random {
+    type Target = SplitMix64;
+
+    fn deref(&self) -> &SplitMix64 {
+        &self.numbers
+    }
+}
+
+impl DerefMut for Random {
+    fn deref_mut(&mut self) -> &mut SplitMix64 {
+        &mut self.numbers
+    }
+}
+
 /// Keys that meet around the end of the inline head, differ in zeros and lengths only, or are long.
-fn random_key(random: &mut SplitMix64) -> Vec<u8> {
+fn random_key(random: &mut Random) -> Vec<u8> {
     let stem = [0, 1, 7, 8, 14, 15, 16, 17, 40, 280][random.below(10) as usize];
-    let mut key = vec![b'k'; stem];
+    let mut key = if random.percent(99) { random.prefix.clone() } else { Vec::new() };
+    key.resize(key.len() + stem, b'k');
     for _ in 0..random.below(4) {
         key.push([0, 0, 1, b'k', 255][random.below(5) as usize]);
     }
@@ -21,13 +51,39 @@ fn random_key(random: &mut SplitMix64) -> Vec<u8> {
     key
 }
 
-fn random_value(random: &mut SplitMix64) -> Vec<u8> {
+fn random_value(random: &mut Random) -> Vec<u8> {
     let len = [0, 1, 30, 31, 100, 1000][random.below(6) as usize];
     vec![random.below(256) as u8; len]
 }
 
-/// Inserts a batch of up to 5 operations that share a buffer.
-fn insert_batch(random: &mut SplitMix64, table: &Memtable, model: &mut Model, seq: &mut u64) {
+/// Inserts an encoded batch, rarely of many operations.
+fn insert_encoded(random: &mut Random, table: &Memtable, model: &mut Model, seq: &mut u64) {
+    let count = if random.percent(5) { random.below(1200) } else { random.below(40) };
+    let (mut batch, first) = (WriteBatch::new(), *seq + 1);
+    for _ in 0..count {
+        let key = random_key(random);
+        *seq += 1;
+        let (kind, value) = if random.percent(20) {
+            batch.delete(&key);
+            (ValueKind::Delete, Vec::new())
+        } else {
+            let value = random_value(random);
+            batch.put(&key, &value);
+            (ValueKind::Put, value)
+        };
+        model.insert(InternalKey::new(key, *seq, kind), value);
+    }
+    let mut told = first..;
+    let inserted = |seq| assert_eq!(Some(seq), told.next());
+    table.writer().insert_batch(&Arc::from(batch.encoded()), first, batch.len(), inserted).unwrap();
+    assert_eq!(told.start, *seq + 1);
+}
+
+/// Inserts a batch of up to 5 operations that share a buffer, or an encoded one.
+fn insert_batch(random: &mut Random, table: &Memtable, model: &mut Model, seq: &mut u64) {
+    if random.percent(10) {
+        return insert_encoded(random, table, model, seq);
+    }
     let mut bytes = vec![9; random.below(3) as usize];
     let mut ops = Vec::new();
     for _ in 0..=random.below(5) {
@@ -46,7 +102,7 @@ fn insert_batch(random: &mut SplitMix64, table: &Memtable, model: &mut Model, se
     let owner: Arc<[u8]> = Arc::from(bytes);
     for (key, value, seq, kind) in ops {
         let hash = key_hash(SEED, &owner[key.clone()]);
-        table.insert(&owner, key, value, seq, kind, hash);
+        table.writer().insert(&owner, key, value, seq, kind, hash);
     }
 }
 
@@ -76,7 +132,7 @@ fn check_place(iter: &MemtableIterator, place: Place<'_>, what: &str) {
 }
 
 /// Moves an iterator and a place in the model at random, and compares them after each step.
-fn walk(random: &mut SplitMix64, table: &Arc<Memtable>, model: &Model, steps: usize) {
+fn walk(random: &mut Random, table: &Arc<Memtable>, model: &Model, steps: usize) {
     let mut iter = table.iter();
     let mut place: Place<'_> = None;
     for _ in 0..steps {
@@ -127,7 +183,7 @@ fn walk(random: &mut SplitMix64, table: &Arc<Memtable>, model: &Model, steps: us
 fn a_memtable_equals_a_map() {
     for seed in 0..60 {
         println!("seed {seed}");
-        let random = &mut SplitMix64::new(seed);
+        let random = &mut Random::new(seed);
         let table = Arc::new(Memtable::new(SEED, 16 << 10));
         let (mut model, mut seq) = (Model::new(), 0);
         for round in 0..8 {
@@ -156,7 +212,7 @@ fn a_memtable_equals_a_map() {
 fn inserts_do_not_disturb_iterators() {
     for seed in 0..60 {
         println!("seed {seed}");
-        let random = &mut SplitMix64::new(seed);
+        let random = &mut Random::new(seed);
         let table = Arc::new(Memtable::new(SEED, 16 << 10));
         let (mut model, mut seq) = (Model::new(), 0);
         for _ in 0..random.below(200) {
@@ -199,7 +255,7 @@ fn inserts_do_not_disturb_iterators() {
 fn the_order_of_insertion_does_not_matter() {
     for seed in 0..20 {
         println!("seed {seed}");
-        let random = &mut SplitMix64::new(seed);
+        let random = &mut Random::new(seed);
         let table = Arc::new(Memtable::new(SEED, 16 << 10));
         let mut model = Model::new();
         for _ in 0..500 {

@@ -48,7 +48,7 @@ fn pf11_many_versions_of_one_key() {
     let versions = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
     let owner: Arc<[u8]> = Arc::from(&b"key"[..]);
     for seq in 1..=versions {
-        table.insert(&owner, 0..3, 3..3, seq, ValueKind::Put, key_hash(SEED, b"key"));
+        table.writer().insert(&owner, 0..3, 3..3, seq, ValueKind::Put, key_hash(SEED, b"key"));
     }
     // 100,000 lookups that walked the chain would take minutes.
     for step in 0..100_000 {
@@ -133,7 +133,7 @@ fn memory_is_counted() {
                     let at = at * (16 + value_len);
                     let (key, value) = (at..at + 16, at + 16..at + 16 + value_len);
                     let hash = key_hash(SEED, &owner[key.clone()]);
-                    made.insert(&owner, key, value, seq as u64, ValueKind::Put, hash);
+                    made.writer().insert(&owner, key, value, seq as u64, ValueKind::Put, hash);
                 }
             }
             table = Some(Box::new(made));
@@ -184,7 +184,7 @@ fn odd_keys_and_shared_values() {
     assert!(get(&table, &vec![0xff; 70_000], 9).is_none());
 
     let owner: Arc<[u8]> = Arc::from(vec![b'v'; 100]);
-    table.insert(&owner, 0..4, 10..100, 3, ValueKind::Put, key_hash(SEED, b"vvvv"));
+    table.writer().insert(&owner, 0..4, 10..100, 3, ValueKind::Put, key_hash(SEED, b"vvvv"));
     let count = Arc::strong_count(&owner);
     let found = get(&table, b"vvvv", 9).unwrap();
     assert_eq!(Arc::strong_count(&owner), count + 1);

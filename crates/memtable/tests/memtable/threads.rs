@@ -142,7 +142,7 @@ fn several_writers_lose_nothing() {
                     let key = key_of(seq);
                     let owner: Arc<[u8]> = Arc::from([&key[..], &value_of(seq)].concat());
                     let (value, hash) = (key.len()..owner.len(), key_hash(SEED, &key));
-                    table.insert(&owner, 0..key.len(), value, seq, ValueKind::Put, hash);
+                    table.writer().insert(&owner, 0..key.len(), value, seq, ValueKind::Put, hash);
                 }
             });
         }
