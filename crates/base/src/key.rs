@@ -247,7 +247,19 @@ pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
         }
         words += 8;
     }
-    words + a[words..].iter().zip(&b[words..]).take_while(|(x, y)| x == y).count()
+    // The rest, without a loop over its bytes: a last word that overlaps those before.
+    if let (Some(x), Some(y)) = (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        let diff = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        return len - 8 + (diff.trailing_zeros() / 8) as usize;
+    }
+    let half = |x: Option<&[u8; 4]>, y: Option<&[u8; 4]>| {
+        x.zip(y).map(|(x, y)| u32::from_le_bytes(*x) ^ u32::from_le_bytes(*y))
+    };
+    match (half(a.first_chunk(), b.first_chunk()), half(a.last_chunk(), b.last_chunk())) {
+        (Some(diff), _) if diff != 0 => (diff.trailing_zeros() / 8) as usize,
+        (_, Some(diff)) => len - 4 + (diff.trailing_zeros() / 8) as usize,
+        _ => a.iter().zip(b).take_while(|(x, y)| x == y).count(),
+    }
 }
 
 #[cfg(test)]

@@ -55,11 +55,14 @@
 //!
 //! # Cost
 //!
-//! One comparison with the last key for each entry, one copy of each user key into a buffer that is reused, one search
-//! among the snapshots for keys with several versions, and no allocation.
+//! For each entry one look at its key and one at its value, and one comparison with the key before, which also says how many
+//! bytes the two share: the table builder needs to know that. One copy of what differs into a buffer that is reused, one
+//! search among the snapshots for keys with several versions, and no allocation.
 
 use crate::{RewriteStats, SnapshotStripes};
-use esker_base::{Error, InternalIterator, InternalKeyRef, Result, SequenceNumber, ValueKind, planted};
+use esker_base::{
+    Error, InternalIterator, InternalKeyRef, Result, SequenceNumber, ValueKind, common_prefix_len, planted,
+};
 use std::cmp::Ordering;
 
 /// Tells whether levels below the output may hold a key.
@@ -91,6 +94,8 @@ pub struct CompactionIterator<I, D> {
     floor: Option<Floor>,
     /// Whether an entry was read, so that `user_key` and `last_seq` mean something.
     started: bool,
+    /// Leading bytes of `user_key` that the last entry given out had, too.
+    shared: usize,
     /// The current entry; `None` when there is none.
     current: Option<Current>,
     /// Number of entries read at which the search for the next one to keep is interrupted.
@@ -109,6 +114,18 @@ struct Current {
     seq: SequenceNumber,
     kind: ValueKind,
     first_of_key: bool,
+    /// Leading bytes of the user key that the entry given out before has, too.
+    shared: usize,
+}
+
+/// An entry to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept<'a> {
+    /// The key, as it is to be written.
+    pub(crate) key: InternalKeyRef<'a>,
+    pub(crate) value: &'a [u8],
+    /// How many leading bytes of the user key are those of the entry before, and no more; 0 for the first.
+    pub(crate) shared: usize,
 }
 
 impl<I: InternalIterator, D: DeeperKeys> CompactionIterator<I, D> {
@@ -124,6 +141,7 @@ impl<I: InternalIterator, D: DeeperKeys> CompactionIterator<I, D> {
             last_seq: 0,
             floor: None,
             started: false,
+            shared: 0,
             current: None,
             pause_at: u64::MAX,
             paused: false,
@@ -183,6 +201,25 @@ impl<I: InternalIterator, D: DeeperKeys> CompactionIterator<I, D> {
         self.input.value()
     }
 
+    /// The entry, which counts as read with this: to be called once for each.
+    ///
+    /// # Panics
+    ///
+    /// When there is no entry here.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Kept<'_> {
+        let Current { seq, kind, shared, .. } = self.current.expect("an entry needs valid()");
+        let value = self.input.value();
+        self.stats.bytes_in += (self.user_key.len() + value.len()) as u64;
+        Kept { key: InternalKeyRef::new(&self.user_key, seq, kind), value, shared }
+    }
+
+    /// The user key of the entry.
+    #[inline]
+    pub(crate) fn user_key(&self) -> &[u8] {
+        &self.user_key
+    }
+
     /// Whether the entry is the first of its user key: the only place where an output table may be cut.
     #[inline]
     pub fn first_of_key(&self) -> bool {
@@ -227,23 +264,28 @@ impl<I: InternalIterator, D: DeeperKeys> CompactionIterator<I, D> {
                 return Err(unsupported(key));
             }
             self.stats.entries_in += 1;
-            self.stats.bytes_in += (key.user_key.len() + self.input.value().len()) as u64;
+            let (seq, kind, len) = (key.seq, key.kind, key.user_key.len());
 
-            let order =
-                if self.started { self.user_key.as_slice().cmp(key.user_key) } else { Ordering::Less };
+            let same = common_prefix_len(&self.user_key, key.user_key);
+            let order = match (self.user_key.get(same), key.user_key.get(same)) {
+                _ if !self.started => Ordering::Less,
+                (Some(before), Some(here)) => before.cmp(here),
+                (before, here) => before.is_some().cmp(&here.is_some()),
+            };
             let first_of_key = order != Ordering::Equal;
             self.started = true;
             let mut hidden = false;
             match order {
                 Ordering::Less => {
-                    self.user_key.clear();
-                    self.user_key.extend_from_slice(key.user_key);
+                    self.user_key.truncate(same);
+                    self.user_key.extend_from_slice(&key.user_key[same..]);
+                    self.shared = self.shared.min(same);
                     self.floor = None;
                 }
-                Ordering::Equal if key.seq < self.last_seq => {
+                Ordering::Equal if seq < self.last_seq => {
                     let (stripes, last) = (&self.stripes, self.last_seq);
                     let floor = *self.floor.get_or_insert_with(|| stripes.floor(last));
-                    hidden = floor.is_none_or(|floor| key.seq > floor);
+                    hidden = floor.is_none_or(|floor| seq > floor);
                     if !hidden {
                         self.floor = None;
                     }
@@ -252,15 +294,17 @@ impl<I: InternalIterator, D: DeeperKeys> CompactionIterator<I, D> {
                     return Err(out_of_order(&self.user_key, self.last_seq, key));
                 }
             }
-            self.last_seq = key.seq;
+            self.last_seq = seq;
 
             if hidden {
                 self.stats.shadowed += 1;
-            } else if let Some(seq) = self.keep(key.seq, key.kind) {
-                self.current = Some(Current { seq, kind: self.input.key().kind, first_of_key });
+            } else if let Some(seq) = self.keep(seq, kind) {
+                self.current = Some(Current { seq, kind, first_of_key, shared: self.shared });
+                self.shared = len;
                 self.stats.entries_out += 1;
                 return Ok(());
             }
+            self.stats.bytes_in += (len + self.input.value().len()) as u64;
             self.input.next()?;
         }
         Ok(())

@@ -7,6 +7,7 @@
 //!
 //! A flush is the same work over the entries of a memtable: one output, and sequence numbers stay.
 
+use crate::iter::Kept;
 use crate::{
     Compaction, CompactionIterator, DeeperTables, LeveledOptions, OutputSplitter, RewriteStats,
     SnapshotStripes,
@@ -147,7 +148,7 @@ impl<I: InternalIterator> CompactionJob<I> {
     fn write_entry(&mut self, sink: &mut dyn OutputSink) -> Result<()> {
         if self.iter.first_of_key() || planted::is(planted::Fault::UserKeySplit) {
             let size = self.builder.as_ref().map_or(0, TableBuilder::estimated_size);
-            if self.splitter.cut_before(self.iter.key().user_key, size) {
+            if self.splitter.cut_before(self.iter.user_key(), size) {
                 self.finish_table(sink)?;
             }
         }
@@ -155,7 +156,8 @@ impl<I: InternalIterator> CompactionJob<I> {
             Some(builder) => builder,
             none => none.insert(sink.create()?),
         };
-        builder.add(self.iter.key(), self.iter.value())
+        let Kept { key, value, shared } = self.iter.take();
+        builder.add_sharing(key, value, shared)
     }
 
     /// Hands the table in the works over, if there is one.

@@ -11,7 +11,6 @@
 use crate::entry::{self, Entry};
 use crate::format::MAX_BLOCK_LEN;
 use esker_base::{InternalKey, InternalKeyRef, common_prefix_len};
-use std::cmp::Ordering;
 
 /// Flag: offsets and counts are `u32`.
 pub(crate) const WIDE: u8 = 1;
@@ -106,15 +105,13 @@ impl BlockBuilder {
     }
 }
 
-/// Where `key` stands after `last`, and how many bytes of the user key they share; `None` unless `last < key`.
+/// Whether `key` comes after `last`, when they share `shared` bytes of the user key, and no more.
 #[inline]
-pub(crate) fn ascending(last: &InternalKey, key: InternalKeyRef<'_>) -> Option<usize> {
-    let shared = common_prefix_len(&last.user_key, key.user_key);
-    let order = match (last.user_key.get(shared), key.user_key.get(shared)) {
-        (Some(a), Some(b)) => a.cmp(b),
-        (None, Some(_)) => Ordering::Less,
-        (Some(_), None) => Ordering::Greater,
-        (None, None) => key.seq.cmp(&last.seq).then_with(|| key.kind.cmp(&last.kind)),
-    };
-    order.is_lt().then_some(shared)
+pub(crate) fn ascends(last: &InternalKey, key: InternalKeyRef<'_>, shared: usize) -> bool {
+    match (last.user_key.get(shared), key.user_key.get(shared)) {
+        (Some(a), Some(b)) => a < b,
+        (None, Some(_)) => true,
+        (Some(_), None) => false,
+        (None, None) => (last.seq, last.kind) > (key.seq, key.kind),
+    }
 }

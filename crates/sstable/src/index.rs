@@ -16,7 +16,7 @@
 //! of its block share, so that a search touches few cache lines and rarely a separator itself.
 
 use crate::block::{Block, Damage};
-use crate::block_builder::ascending;
+use crate::block_builder::ascends;
 use crate::block_cursor::BlockCursor;
 use crate::block_io::BlockFile;
 use crate::format::{Footer, HEADER_LEN, TRAILER_LEN};
@@ -249,7 +249,9 @@ impl Level {
         cursor.seek_to_first()?;
         while cursor.valid() {
             let key = cursor.key();
-            if !level.heads.is_empty() && ascending(&last, key).is_none() {
+            if !level.heads.is_empty()
+                && !ascends(&last, key, common_prefix_len(&last.user_key, key.user_key))
+            {
                 return Err(Damage("separators out of order"));
             }
             level.heads.push(head(key.user_key.get(common..).unwrap_or(&[])));

@@ -18,7 +18,9 @@ pub(crate) const MAX_LEN: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct Readahead {
     max_len: u64,
+    /// Its bytes come first; what is behind is of an earlier one. So the buffer is zeroed only where it grows.
     bytes: Vec<u8>,
+    len: usize,
     offset: u64,
     /// Where the block ends that was read last: going on there is going forward.
     last_end: u64,
@@ -30,7 +32,7 @@ impl Readahead {
     /// Nothing yet; pieces of at most `max_len` bytes.
     pub(crate) fn new(max_len: usize) -> Self {
         let max_len = (max_len as u64).max(MIN_LEN);
-        Readahead { max_len, bytes: Vec::new(), offset: 0, last_end: 0, next_len: 0 }
+        Readahead { max_len, bytes: Vec::new(), len: 0, offset: 0, last_end: 0, next_len: 0 }
     }
 
     /// The block stored at `range`, out of the piece, or with a new one that ends at most at `data_end`.
@@ -39,7 +41,7 @@ impl Readahead {
         self.last_end = range.end;
         if !forward {
             self.next_len = 0;
-            self.bytes.clear();
+            self.len = 0;
             return read_one(file, range);
         }
         if self.piece(&range).is_none() {
@@ -49,11 +51,13 @@ impl Readahead {
                 return read_one(file, range);
             }
             self.offset = range.start;
-            self.bytes.clear();
             // At most `max_len`, and inside the file.
-            self.bytes.resize(usize::try_from(end - range.start).unwrap_or(0), 0);
-            if file.read_bytes(range.start, &mut self.bytes).is_err() {
-                self.bytes.clear();
+            self.len = usize::try_from(end - range.start).unwrap_or(0);
+            if self.bytes.len() < self.len {
+                self.bytes.resize(self.len, 0);
+            }
+            if file.read_bytes(range.start, &mut self.bytes[..self.len]).is_err() {
+                self.len = 0;
                 return read_one(file, range);
             }
         }
@@ -68,7 +72,7 @@ impl Readahead {
     fn piece(&self, range: &Range<u64>) -> Option<&[u8]> {
         let start = usize::try_from(range.start.checked_sub(self.offset)?).ok()?;
         let end = usize::try_from(range.end.checked_sub(self.offset)?).ok()?;
-        self.bytes.get(start..end)
+        self.bytes[..self.len].get(start..end)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Blocks are collected and written in appends of at least 256 KiB. Nothing is synced: the caller does that with the
 //! finished file. The same entries, options and identity give the same bytes.
 
-use crate::block_builder::{BlockBuilder, ascending};
+use crate::block_builder::{BlockBuilder, ascends};
 use crate::compression::Compressor;
 use crate::filter;
 use crate::format::{FOOTER_LEN, Footer, TableIdentity, put_trailer};
@@ -13,7 +13,7 @@ use crate::properties::TableProperties;
 use crate::separator::separator;
 use esker_base::{
     Checksum, Error, FileNumber, InternalKey, InternalKeyRef, MAX_KEY_LEN, MAX_SEQUENCE, MAX_VALUE_LEN,
-    Result, SequenceNumber, ValueKind, key_hash,
+    Result, SequenceNumber, ValueKind, common_prefix_len, key_hash,
 };
 use esker_vfs::WritableFile;
 use std::path::PathBuf;
@@ -139,7 +139,18 @@ impl TableBuilder {
     /// of keys and values, with `Io` or `NoSpace` when the file refuses. After an error the builder is of no use.
     #[inline]
     pub fn add(&mut self, key: InternalKeyRef<'_>, value: &[u8]) -> Result<()> {
-        let shared = self.check(key, value)?;
+        let shared = common_prefix_len(&self.last.user_key, key.user_key);
+        self.add_sharing(key, value, shared)
+    }
+
+    /// The same for who has compared the key with the one added before: it has `shared` leading bytes of that, and no more.
+    /// For the first entry `shared` means nothing.
+    #[inline]
+    pub fn add_sharing(&mut self, key: InternalKeyRef<'_>, value: &[u8], shared: usize) -> Result<()> {
+        let first = self.properties.entries == 0;
+        let shared = if first { 0 } else { shared };
+        debug_assert!(first || shared == common_prefix_len(&self.last.user_key, key.user_key));
+        self.check(key, value, shared)?;
         // A value as large as a block gets one of its own, so that its neighbours can be read without it.
         let crowded = self.block.len() + value.len() > 2 * self.options.block_size;
         if self.block.len() >= self.options.block_size || (crowded && !self.block.is_empty()) {
@@ -150,14 +161,13 @@ impl TableBuilder {
         }
         self.block.add(shared, key, value);
 
-        let new_key =
-            shared < key.user_key.len() || shared < self.last.user_key.len() || self.properties.entries == 0;
+        let new_key = first || shared < key.user_key.len() || shared < self.last.user_key.len();
         if new_key {
             self.properties.user_keys += 1;
             if self.options.bloom_bits > 0 {
                 self.hashes.push(key_hash(self.properties.hash_seed, key.user_key));
             }
-            if self.properties.entries == 0 {
+            if first {
                 self.properties.smallest = key.to_owned();
             }
             self.last.user_key.truncate(shared);
@@ -170,6 +180,7 @@ impl TableBuilder {
     }
 
     /// Bytes of the file if it were finished now, about.
+    #[inline]
     pub fn estimated_size(&self) -> u64 {
         let filter = self.hashes.len() * self.options.bloom_bits as usize / 8;
         self.offset() + (self.block.len() + filter + self.index.len() + FOOTER_LEN) as u64
@@ -253,9 +264,9 @@ impl TableBuilder {
         Ok(FinishedTable { file: self.file, summary })
     }
 
-    /// How many bytes of the user key are those of the last one.
+    /// Whether the entry can be added, with so many bytes of the user key those of the last one.
     #[inline]
-    fn check(&self, key: InternalKeyRef<'_>, value: &[u8]) -> Result<usize> {
+    fn check(&self, key: InternalKeyRef<'_>, value: &[u8], shared: usize) -> Result<()> {
         if key.user_key.len() > MAX_KEY_LEN {
             return Err(Error::too_large("key", key.user_key.len() as u64, MAX_KEY_LEN as u64));
         }
@@ -266,11 +277,14 @@ impl TableBuilder {
             return Err(Error::fatal(format!("a table cannot hold {key:?}")));
         }
         if self.properties.entries == 0 {
-            return Ok(0);
+            return Ok(());
         }
-        ascending(&self.last, key).ok_or_else(|| {
-            Error::fatal(format!("keys of a table must ascend: {key:?} after {:?}", self.last))
-        })
+        if ascends(&self.last, key, shared) { Ok(()) } else { Err(self.out_of_order(key)) }
+    }
+
+    #[cold]
+    fn out_of_order(&self, key: InternalKeyRef<'_>) -> Error {
+        Error::fatal(format!("keys of a table must ascend: {key:?} after {:?}", self.last))
     }
 
     #[inline]

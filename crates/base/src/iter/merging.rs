@@ -99,7 +99,11 @@ impl<I: InternalIterator> MergingIterator<I> {
     /// others; only the new runner-up has to be found.
     #[inline]
     fn rank_after_step(&mut self, moved: usize) {
-        let stays = self.note(moved);
+        // Heads are for comparisons: without a runner-up there is nothing to compare with.
+        let stays = match self.runner_up {
+            None => self.children[moved].valid(),
+            Some(_) => self.note(moved),
+        };
         match self.runner_up {
             Some(other) if !stays || self.ahead(other, moved) => {
                 self.winner = Some(other);
