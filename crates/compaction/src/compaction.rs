@@ -63,6 +63,9 @@ pub struct Compaction {
     pub deeper: Vec<Vec<Arc<TableMetadata>>>,
     /// The inputs can be moved to the output level as they are.
     pub trivial_move: bool,
+    /// The input is rewritten where it is, so that each output overlaps about so many bytes of `grandparents`, which are
+    /// the tables that it would have been merged with.
+    pub split_overlap: Option<u64>,
     /// Where the next compaction of the start level goes on: after this user key.
     pub cursor: Option<Vec<u8>>,
 }
@@ -81,6 +84,34 @@ impl Compaction {
     /// Sum of the inputs' file sizes, in bytes.
     pub fn input_bytes(&self) -> u64 {
         self.input_tables().fold(0, |sum, (_, table)| sum.saturating_add(table.file_size))
+    }
+
+    /// How many bytes the outputs will have at most, about: 0 for a move. Without deeper tables in the range, tombstones go,
+    /// if no snapshot needs them.
+    pub fn output_bytes_max(&self) -> u64 {
+        self.output_bytes_without(1)
+    }
+
+    /// The same if each tombstone that goes removes an entry of the inputs. More is dropped where keys were overwritten.
+    pub fn output_bytes_expected(&self) -> u64 {
+        self.output_bytes_without(2)
+    }
+
+    /// The inputs' bytes without so many entries for each tombstone that goes.
+    fn output_bytes_without(&self, entries_each: u64) -> u64 {
+        let bytes = self.input_bytes();
+        if self.trivial_move {
+            return 0;
+        }
+        if self.deeper.iter().any(|tables| !tables.is_empty()) {
+            return bytes;
+        }
+        let sums = self.input_tables().fold((0_u64, 0_u64), |(entries, deletes), (_, table)| {
+            (entries.saturating_add(table.entries), deletes.saturating_add(table.deletes))
+        });
+        let left = sums.0.saturating_sub(sums.1.saturating_mul(entries_each));
+        let part = u128::from(bytes) * u128::from(left) / u128::from(sums.0.max(1));
+        u64::try_from(part).unwrap_or(bytes)
     }
 
     /// Sum of the file sizes of the inputs in level 0, in bytes.
@@ -109,8 +140,11 @@ impl Compaction {
         DeeperTables::new(self.deeper.iter().cloned())
     }
 
-    /// Where the outputs are to be cut: never in level 0, where each table would be one more for reads.
+    /// Where the outputs are to be cut: in level 0 only to split a table, since each is one more for reads.
     pub fn splitter(&self, options: &LeveledOptions) -> OutputSplitter {
+        if let Some(overlap) = self.split_overlap {
+            return OutputSplitter::new(u64::MAX, overlap, self.grandparents.clone());
+        }
         if self.output_level == 0 {
             return OutputSplitter::never();
         }
@@ -141,6 +175,8 @@ impl fmt::Display for Compaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = if self.trivial_move {
             "move"
+        } else if self.split_overlap.is_some() {
+            "split"
         } else if self.output_level == 0 {
             "merge"
         } else if self.start_level == self.output_level {

@@ -163,7 +163,7 @@ impl Core {
         let mut edit = VersionEdit::new();
         edit.last_sequence = Some(log.last_seq);
         edit.durable_sequence = Some(self.queue.durable());
-        self.install(edit, |_| {})?;
+        self.install(edit, &mut false, |_| {})?;
         match self.manifest.lock().writer.take() {
             Some(writer) => writer.write_clean_current(),
             None => Ok(()),

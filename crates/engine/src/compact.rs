@@ -5,6 +5,7 @@ use crate::core::Core;
 use crate::event::Event;
 use crate::flow::Share;
 use crate::memory::JobMemory;
+use crate::room::{Claim, Floor};
 use crate::sink::{MadeTables, sync_dir};
 use crate::sources::{Child, LevelSource};
 use crate::state::{ManualRequest, State};
@@ -16,6 +17,7 @@ use esker_compaction::{
     OutputRange, PickInput, Reason, RewriteStats, Step,
 };
 use esker_manifest::VersionEdit;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -37,6 +39,8 @@ pub(crate) struct CompactJob {
     /// For a compaction out of level 0: how far it is.
     share: Option<Share>,
     cost: Cost,
+    /// Room on the device for the outputs.
+    claim: Claim,
     memory: JobMemory,
     started: Duration,
 }
@@ -63,6 +67,20 @@ impl Cost {
 /// Level 0 presses from this many times its trigger on: just before writers are slowed.
 const LEVEL0_PRESSES: usize = 2;
 
+/// What a compaction needs on the device.
+type Needs = fn(&Compaction) -> u64;
+
+/// What there is to compact.
+enum Picked {
+    This(Box<Compaction>),
+    /// Something, for which there is no room.
+    NoRoom,
+    Nothing,
+}
+
+/// How many compactions are looked at for one that there is room for.
+const FIT_TRIES: usize = 32;
+
 /// The manual compaction that is being done.
 #[derive(Debug)]
 pub(crate) struct Manual {
@@ -88,11 +106,85 @@ impl Core {
         let options = &self.leveled_options();
         // The default keyspace is the only one that can hold data so far.
         let position = 0;
-        let (compaction, manual) = match self.pick_manual(state, position, options) {
-            Some(compaction) => (compaction, true),
-            None => (self.pick(state, position, options)?, false),
-        };
+        let wanted = self.pick_manual(state, position, options);
+        if wanted.is_some()
+            && let Some(current) = &mut state.manual_current
+        {
+            current.running = false;
+        }
+        let (compaction, manual) = self.choose(state, position, options, wanted)?;
+        if manual && let Some(current) = &mut state.manual_current {
+            current.running = true;
+        }
         Some(self.begin(state, position, compaction, manual))
+    }
+
+    /// The compaction to do, and whether it is the manual one that is wanted: what surely has room before what has if its
+    /// tombstones remove something. The manual one is done at last without: it may free space when much was overwritten,
+    /// ends when it has taken what jobs may take, and who asked for it is told.
+    fn choose(
+        &self,
+        state: &State,
+        position: usize,
+        options: &LeveledOptions,
+        wanted: Option<Compaction>,
+    ) -> Option<(Compaction, bool)> {
+        // What was reckoned wrongly fails, but then nobody else's room is gone.
+        let needs: &[Needs] = match state.compactions_running {
+            0 => &[Compaction::output_bytes_max, Compaction::output_bytes_expected],
+            _ => &[Compaction::output_bytes_max],
+        };
+        for &needs in needs {
+            let input = self.pick_input(state, position, options);
+            if let Some(wanted) = &wanted
+                && let Some(manual) = self.fit(&input, state, wanted, needs)
+            {
+                return Some((manual, true));
+            }
+            if let Picked::This(picked) = self.pick_fitting(state, position, options, needs) {
+                return Some((*picked, false));
+            }
+        }
+        wanted.filter(|_| state.compactions_running == 0).map(|manual| (manual, true))
+    }
+
+    /// As much of a compaction as there is room for on the device.
+    fn fit(
+        &self,
+        input: &PickInput<'_>,
+        state: &State,
+        compaction: &Compaction,
+        needs: Needs,
+    ) -> Option<Compaction> {
+        let flush = state.immutables.last().filter(|_| !state.flush_running);
+        let flush = flush.map_or(0, |oldest| oldest.table_bytes());
+        let room = self.room.for_compactions().saturating_sub(flush);
+        if needs(compaction) <= room {
+            return Some(compaction.clone());
+        }
+        LeveledPicker.part_of(input, compaction, room)
+    }
+
+    /// Picks a compaction that there is room for: if not the most urgent, then another one. While space is low, those that
+    /// drop tombstones are the most urgent.
+    fn pick_fitting(&self, state: &State, position: usize, options: &LeveledOptions, needs: Needs) -> Picked {
+        let mut passed = BTreeSet::new();
+        for _ in 0..FIT_TRIES {
+            let mut input = self.pick_input(state, position, options);
+            let busy: BTreeSet<FileNumber>;
+            if !passed.is_empty() {
+                busy = state.busy.union(&passed).copied().collect();
+                input.busy = &busy;
+            }
+            let freeing = if self.room.is_low() { LeveledPicker.pick_tombstones(&input) } else { None };
+            let Some(picked) = freeing.or_else(|| LeveledPicker.pick(&input)) else { break };
+            if let Some(fitting) = self.fit(&input, state, &picked, needs) {
+                return Picked::This(Box::new(fitting));
+            }
+            let upper = picked.inputs.first();
+            passed.extend(upper.into_iter().flat_map(|(_, tables)| tables).map(|table| table.number));
+        }
+        if passed.is_empty() { Picked::Nothing } else { Picked::NoRoom }
     }
 
     /// Picks a compaction of level 0 although enough others are running: those wait meanwhile. Only when level 0 presses
@@ -104,7 +196,10 @@ impl Core {
         if !pressing || tables.level0.iter().any(|table| state.busy.contains(&table.meta.number)) {
             return None;
         }
-        let compaction = LeveledPicker.pick_level0(&self.pick_input(state, position, &self.shape))?;
+        let options = &self.leveled_options();
+        let picked = LeveledPicker.pick_level0(&self.pick_input(state, position, options))?;
+        let input = self.pick_input(state, position, options);
+        let compaction = self.fit(&input, state, &picked, Compaction::output_bytes_max)?;
         Some(self.begin(state, position, compaction, false))
     }
 
@@ -140,11 +235,35 @@ impl Core {
             made: MadeTables::default(),
             installing: false,
             cost: Cost { bytes: compaction.input_bytes(), entries, charged: 0 },
+            claim: self.room.claim(compaction.output_bytes_max()),
             compaction,
             share,
             memory: self.tables.memory.job(),
             started: self.components.clock.now(),
         }
+    }
+
+    /// Whether a compaction runs, or there is one that there is room for.
+    pub(crate) fn compactions_can_go_on(&self) -> bool {
+        let options = &self.leveled_options();
+        let state = self.state.lock();
+        state.compactions_running > 0
+            || (state.compaction_retry.is_due(|| self.components.clock.now())
+                && matches!(
+                    self.pick_fitting(&state, 0, options, Compaction::output_bytes_expected),
+                    Picked::This(_)
+                ))
+    }
+
+    /// Whether nothing runs that could free space, and the compactions that wait have no room.
+    pub(crate) fn is_blocked_by_space(&self, state: &State) -> bool {
+        state.compactions_running == 0
+            && !state.flush_running
+            && state.immutables.is_empty()
+            && matches!(
+                self.pick_fitting(state, 0, &self.leveled_options(), Compaction::output_bytes_expected),
+                Picked::NoRoom
+            )
     }
 
     /// Whether no compaction runs or can be picked because damaged tables are in the way.
@@ -244,8 +363,10 @@ impl CompactJob {
                 self.job.insert(job)
             }
         };
-        let step = core.with_sink(&mut self.made, |sink| job.step(sink, ENTRIES_A_STEP))?;
+        let step =
+            core.with_sink(&mut self.made, Floor::Compaction, |sink| job.step(sink, ENTRIES_A_STEP))?;
         let stats = job.stats();
+        self.claim.written(stats.bytes_out);
         self.memory.show(inputs + job.memory());
         if let Some(share) = &mut self.share {
             share.show(stats.entries_in);
@@ -302,8 +423,7 @@ impl CompactJob {
                 let _ = core.components.vfs.remove(&core.file_path(FileKind::Table, number));
             }
         }
-        self.installing = true;
-        core.install(edit, |state| {
+        core.install(edit, &mut self.installing, |state| {
             if self.manual
                 && let Some(manual) = &mut state.manual_current
             {

@@ -82,7 +82,7 @@ pub(crate) struct Core {
     snapshot_gone: AtomicBool,
     pub(crate) metrics: Metrics,
     pub(crate) flow: Flow,
-    pub(crate) room: Room,
+    pub(crate) room: Arc<Room>,
     /// The tables that are open.
     pub(crate) open_files: Arc<OpenFiles>,
 }
@@ -102,7 +102,7 @@ pub(crate) struct CoreParts {
     pub(crate) next_file: u64,
     pub(crate) lock: Box<dyn FileLock>,
     pub(crate) recovery: RecoveryReport,
-    pub(crate) room: Room,
+    pub(crate) room: Arc<Room>,
     pub(crate) open_files: Arc<OpenFiles>,
 }
 

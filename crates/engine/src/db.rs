@@ -450,11 +450,11 @@ impl Db {
         let seq = if count == 0 {
             core.visible.load()
         } else if options.no_stall {
-            core.check_room(&request)?;
+            core.check_room(&request, false)?;
             core.admit_at_once(bytes)?;
             core.commit(&request, false)?
         } else {
-            core.check_room(&request)?;
+            core.check_room(&request, true)?;
             core.admit_writer(bytes)?;
             core.commit(&request, true)?
         };

@@ -12,6 +12,7 @@ use crate::core::Core;
 use crate::event::Event;
 use crate::flow::Share;
 use crate::memory::JobMemory;
+use crate::room::{Claim, Floor};
 use crate::sink::{MadeTables, sync_dir};
 use crate::state::State;
 use crate::super_version::Generation;
@@ -39,6 +40,8 @@ pub(crate) struct FlushJob {
     /// Bytes of keys and values read so far.
     payload: u64,
     share: Share,
+    /// Room on the device for the outputs.
+    claim: Claim,
     memory: JobMemory,
     started: Duration,
 }
@@ -54,6 +57,7 @@ impl Core {
         let memtables = || generations.iter().flat_map(|generation| &generation.memtables);
         let entries = memtables().map(|memtable| memtable.len() as u64).sum();
         let share = self.flow.flush_share(generations.len(), entries);
+        let bytes = generations.iter().map(|generation| generation.table_bytes()).sum();
         Some(FlushJob {
             todo: (0..state.keyspaces.len()).rev().collect(),
             generations,
@@ -63,6 +67,7 @@ impl Core {
             entries: 0,
             payload: 0,
             share,
+            claim: self.room.claim(bytes),
             memory: self.tables.memory.job(),
             started: self.components.clock.now(),
         })
@@ -112,7 +117,8 @@ impl FlushJob {
                 &mut self.outputs.last_mut().ok_or_else(|| Error::fatal("an output was just added"))?.1
             }
         };
-        let step = core.with_sink(made, |sink| job.step(sink, ENTRIES_A_STEP))?;
+        let step = core.with_sink(made, Floor::Flush, |sink| job.step(sink, ENTRIES_A_STEP))?;
+        self.claim.written(job.stats().bytes_out);
         self.share.show(job.stats().entries_in);
         self.memory.show(job.memory());
         if step == Step::Done {
@@ -170,9 +176,8 @@ impl FlushJob {
                 let _ = core.components.vfs.remove(&core.file_path(FileKind::Wal, generation.log));
             }
         }
-        self.installing = true;
         let flushed = &self.generations;
-        core.install(edit, |state| {
+        core.install(edit, &mut self.installing, |state| {
             state.immutables.retain(|sealed| !flushed.iter().any(|flushed| Arc::ptr_eq(sealed, flushed)));
             state.obsolete_files.extend(flushed.iter().map(|flushed| (FileKind::Wal, flushed.log)));
             state.retired.extend(flushed.iter().cloned());

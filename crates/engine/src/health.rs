@@ -209,21 +209,28 @@ impl Core {
 
     /// Fails when a writer would wait for work that keeps failing, or that nobody can do.
     pub(crate) fn check_wait_makes_sense(&self, what: WaitFor) -> Result<()> {
-        let in_vain = {
+        self.note_free_space();
+        let (in_vain, no_room) = {
             let state = self.state.lock();
             match what {
-                WaitFor::Flush => state.flush_retry.is_failing(),
-                WaitFor::Compaction => {
-                    state.compaction_retry.is_failing() || self.is_blocked_by_damage(&state)
-                }
+                WaitFor::Flush => (state.flush_retry.is_failing(), false),
+                WaitFor::Compaction => (
+                    state.compaction_retry.is_failing() || self.is_blocked_by_damage(&state),
+                    self.is_blocked_by_space(&state),
+                ),
             }
         };
-        // For a writer it is as if the database took no writes.
+        // For a writer it is as if the database took no writes. A disk that is known to be full says so itself.
         let refused = || match self.background_failure() {
             error if matches!(error.kind(), ErrorKind::ReadOnly { .. }) => error,
+            error if error.is_no_space() && self.room.is_low() => error,
             cause => Error::read_only(cause),
         };
-        if in_vain { Err(refused()) } else { Ok(()) }
+        match () {
+            () if in_vain => Err(refused()),
+            () if no_room => Err(self.no_room_for_compactions()),
+            () => Ok(()),
+        }
     }
 }
 

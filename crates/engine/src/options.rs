@@ -286,12 +286,12 @@ impl Options {
         /// again when a block of theirs is needed that is not cached: a few microseconds. Their filters and indexes stay
         /// in memory. Besides, a database has 3 to 6 files open, and one for each table that is being written.
         max_open_files: usize,
-        /// Bytes that must stay free on the device of the directory, beside a ballast of one log segment's and one
-        /// table's worth (at most a sixteenth of what was free at the open, the database's own files counted in). When
-        /// there is less, writes that add something are refused with [`NoSpace`](crate::ErrorKind::NoSpace) and [`Db::state`] says
+        /// Bytes that must stay free on the device of the directory, beside a ballast of one log segment's and four tables'
+        /// worth (at most a sixteenth of what was free at the open, the database's own files counted in). When there is
+        /// less, writes that add something are refused with [`NoSpace`](crate::ErrorKind::NoSpace) and [`Db::state`] says
         /// [`LowSpace`](crate::DbState::LowSpace); reads, deletes, flushes and compactions go on, and writes too as soon
-        /// as there is room. Default: 0, so the ballast only. A compaction may need several hundred megabytes while it
-        /// runs: ask for as much where the disk may get full.
+        /// as there is room. Default: 0, so the ballast only. A compaction needs its inputs' size until it ends, and is cut
+        /// to what is free: with some hundred megabytes it need not be.
         min_free_space: u64,
         /// How records get into the log's file. Default: [`LogSink::Auto`].
         log_sink: LogSink,

@@ -300,6 +300,7 @@ impl<'a> Opening<'a> {
             created: if self.options.seed.is_some() { 0 } else { self.components.clock.unix_millis() },
             new_number: &new_number,
             made: &mut made,
+            room: None,
         };
         while job.step(&mut sink, usize::MAX)? == Step::More {}
         self.next_file = next_file.get();
@@ -386,7 +387,7 @@ impl<'a> Opening<'a> {
             next_file: self.next_file,
             lock,
             recovery: report,
-            room: Room::new(self.options, self.available),
+            room: Arc::new(Room::new(self.options, self.available, &vfs, self.dir)),
             open_files: self.components.open_files.clone().unwrap_or_else(|| Arc::new(OpenFiles::new(1))),
         });
         Ok(core)

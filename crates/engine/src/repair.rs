@@ -292,6 +292,7 @@ impl Repair<'_> {
             created: self.components.clock.unix_millis(),
             new_number: &new_number,
             made: &mut made,
+            room: None,
         };
         while job.step(&mut sink, usize::MAX)? == Step::More {}
         self.report.entries = job.stats().entries_out;

@@ -1,6 +1,7 @@
 //! [`TableSink`]: where flushes and compactions put their tables.
 
 use crate::core::Core;
+use crate::room::{Floor, Room};
 use crate::table_cache::TableOpener;
 use crate::{Error, Result};
 use esker_base::{FileNumber, planted};
@@ -21,6 +22,8 @@ pub(crate) struct TableSink<'a> {
     /// Gives a number that nobody has had.
     pub(crate) new_number: &'a dyn Fn() -> FileNumber,
     pub(crate) made: &'a mut MadeTables,
+    /// Keeps to what jobs may take of the device.
+    pub(crate) room: Option<(&'a Arc<Room>, Floor)>,
 }
 
 /// Tables that were made and that no manifest names yet.
@@ -38,6 +41,10 @@ impl OutputSink for TableSink<'_> {
         let path = self.opener.path(number);
         let file = self.vfs.create_new(&path).map_err(|error| Error::io("create", &path, error))?;
         self.made.numbers.push(number);
+        let file = match self.room {
+            Some((room, floor)) => room.guard(file, floor),
+            None => file,
+        };
         Ok(TableBuilder::new(file, path, &self.options, self.opener.identity(number), self.created))
     }
 
@@ -93,10 +100,11 @@ impl Core {
         if self.options.seed.is_some() { 0 } else { self.components.clock.unix_millis() }
     }
 
-    /// Runs `work` with a sink that adds to `made`.
+    /// Runs `work` with a sink that adds to `made` and leaves `floor` free.
     pub(crate) fn with_sink<R>(
         &self,
         made: &mut MadeTables,
+        floor: Floor,
         work: impl FnOnce(&mut TableSink<'_>) -> R,
     ) -> R {
         let new_number = || self.new_file_number();
@@ -107,6 +115,7 @@ impl Core {
             created: self.created_millis(),
             new_number: &new_number,
             made,
+            room: Some((&self.room, floor)),
         })
     }
 }

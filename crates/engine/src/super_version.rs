@@ -60,6 +60,12 @@ impl Generation {
         self.memtables.iter().map(|memtable| memtable.memory_usage()).sum()
     }
 
+    /// What a flush will write, about and at most: what an empty memtable takes in memory will not be in the table.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        let bytes = self.memtables.iter().map(|memtable| memtable.memory_usage().saturating_sub(8 << 10));
+        bytes.sum::<usize>() as u64
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.memtables.iter().all(|memtable| memtable.is_empty())
     }

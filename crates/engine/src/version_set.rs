@@ -25,11 +25,21 @@ impl Core {
     /// Logs `edit` and puts what follows from it in place; `change` runs in the same critical section of the state.
     ///
     /// After an error of the manifest nothing is known about what a later open will find, so the database latches and
-    /// no file is deleted any more.
-    pub(crate) fn install(&self, mut edit: VersionEdit, change: impl FnOnce(&mut State)) -> Result<()> {
+    /// no file is deleted any more. `doubt` is set before that can happen: until then nothing is written, and where the
+    /// device has no room for the edit nothing ever is.
+    pub(crate) fn install(
+        &self,
+        mut edit: VersionEdit,
+        doubt: &mut bool,
+        change: impl FnOnce(&mut State),
+    ) -> Result<()> {
         let mut versions = self.manifest.lock();
         edit.next_file = Some(FileNumber(self.next_file_number()));
         let new = versions.state.apply(&edit)?;
+        if let Some(writer) = &mut versions.writer {
+            writer.make_room(&edit, self.room.manifest_ahead())?;
+        }
+        *doubt = true;
         points::here(points::Point::EditMade);
         self.log_edit(&mut versions, &edit, &new).inspect_err(|error| self.fail(error))?;
         points::here(points::Point::EditLogged);
@@ -73,6 +83,10 @@ impl Core {
         let fresh = ManifestWriter::create(Arc::clone(&self.components.vfs), &self.dir, number, &snapshot);
         let fresh = fresh.map_err(|failed| {
             versions.in_doubt |= !failed.old_is_current;
+            // On a full disk, half a manifest must not be what fills it. One that was there is not ours.
+            if failed.old_is_current && failed.error.io_kind() != Some(std::io::ErrorKind::AlreadyExists) {
+                let _ = self.components.vfs.remove(&self.file_path(FileKind::Manifest, number));
+            }
             failed.error
         })?;
         versions.in_doubt = false;

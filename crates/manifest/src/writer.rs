@@ -18,6 +18,9 @@ use std::sync::Arc;
 /// A manifest is not worth replacing below this size, in bytes.
 const ROLL_LEN_MIN: u64 = 1 << 20;
 
+/// What an edit takes beside its payload, at most.
+const RECORD_MORE: u64 = 64;
+
 /// Appends edits to the manifest that `CURRENT` names.
 #[derive(Debug)]
 pub struct ManifestWriter {
@@ -31,6 +34,8 @@ pub struct ManifestWriter {
     checksum: Checksum,
     len: u64,
     snapshot_len: u64,
+    /// Up to this length the device is known to have room for the file.
+    roomy_until: u64,
     last_edit: u64,
     /// The first failure; nothing is appended after it (M5).
     poisoned: Option<Error>,
@@ -115,6 +120,7 @@ impl ManifestWriter {
             checksum: Checksum::new(&[]),
             len: 0,
             snapshot_len: 0,
+            roomy_until: 0,
             last_edit: 0,
             poisoned: None,
             payload: Vec::new(),
@@ -128,6 +134,35 @@ impl ManifestWriter {
         writer.file.sync_all().map_err(|error| Error::io("sync", &writer.path, error))?;
         writer.vfs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))?;
         Ok(writer)
+    }
+
+    /// Sees to it that the device has room for `edit`, and for `ahead` bytes of later ones if it can have that, so that
+    /// [`append`](Self::append) does not fail for want of it. Nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// The error of a poisoned writer, and [`NoSpace`](esker_base::ErrorKind::NoSpace) when there is no room: then the
+    /// manifest is as it was, and the edit can be tried again.
+    pub fn make_room(&mut self, edit: &VersionEdit, ahead: u64) -> Result<()> {
+        if let Some(cause) = &self.poisoned {
+            return Err(Error::read_only(cause.clone()));
+        }
+        self.payload.clear();
+        edit.encode(&mut self.payload);
+        let needed = self.len.saturating_add(self.payload.len() as u64).saturating_add(RECORD_MORE);
+        if needed <= self.roomy_until {
+            return Ok(());
+        }
+        let wanted = needed.saturating_add(ahead);
+        self.roomy_until = match self.file.preallocate(wanted) {
+            Ok(()) => wanted,
+            Err(_) => {
+                let made = self.file.preallocate(needed);
+                made.map_err(|error| Error::io("preallocate", &self.path, error))?;
+                needed
+            }
+        };
+        Ok(())
     }
 
     /// Appends an edit and makes it durable. Apply it to the [`ManifestState`] first: what that refuses must not be

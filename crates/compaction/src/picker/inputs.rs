@@ -186,6 +186,7 @@ impl PickInput<'_> {
             deeper,
             inputs: [upper, lower].into_iter().filter(|(_, tables)| !tables.is_empty()).collect(),
             trivial_move: false,
+            split_overlap: None,
             cursor,
         }
     }

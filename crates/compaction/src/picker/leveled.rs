@@ -43,6 +43,11 @@ impl LeveledPicker {
         let level0 = scores.iter().find(|score| score.level == 0)?;
         pick_full_level0(input, &targets, level0.score)
     }
+
+    /// A compaction that brings tombstones down or drops them, however large other levels are.
+    pub fn pick_tombstones(&self, input: &PickInput<'_>) -> Option<Compaction> {
+        pick_tombstones(input, &LevelTargets::new(input.version, input.options))
+    }
 }
 
 impl CompactionPicker for LeveledPicker {

@@ -6,6 +6,7 @@
 mod inputs;
 mod leveled;
 mod manual;
+mod part;
 mod runs;
 mod scans;
 mod score;

@@ -84,6 +84,7 @@ fn merge_newest(input: &PickInput<'_>, newest: &[Arc<TableMetadata>], score: f64
         grandparents: Tables::new(),
         deeper: older.chain(levels).collect(),
         trivial_move: false,
+        split_overlap: None,
         cursor: None,
     })
 }

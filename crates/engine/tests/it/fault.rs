@@ -10,7 +10,7 @@ use esker_sim::lab::{Settings, run_units};
 use crate::support::{Rig, assert_sound, scale, small};
 
 /// At least so many runs with a fault in each test.
-const RUNS: u64 = 700;
+const RUNS: u64 = 900;
 
 fn runs(part: &str, seed: u64, demands: &[&str]) {
     let settings = Settings { seed, part: Some(part.to_owned()), ..Settings::default() };
