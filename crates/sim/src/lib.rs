@@ -22,6 +22,7 @@ pub mod preset;
 pub mod schedule;
 pub mod scheduler;
 pub mod session;
+pub mod soak;
 #[cfg(feature = "points")]
 pub mod timeline;
 #[cfg(feature = "points")]
@@ -30,7 +31,7 @@ mod world;
 use lab::Harness;
 
 /// All harnesses that the binary has a subcommand for.
-pub const HARNESSES: [&Harness; 9] = [
+pub const HARNESSES: [&Harness; 10] = [
     &model::MODEL,
     &model::METAMORPHIC,
     &crash::CRASH,
@@ -40,6 +41,7 @@ pub const HARNESSES: [&Harness; 9] = [
     &kill::KILL,
     &full::FULL,
     &limits::LIMITS,
+    &soak::SOAK,
 ];
 
 /// The deliberate faults that this build knows, with their names; none without the feature `planted`.
@@ -67,8 +69,8 @@ pub fn plant(name: &str) -> Result<(), String> {
 }
 
 /// How the time of a share is divided, in percent.
-const SHARES: [(&Harness, u64); 9] = [
-    (&model::MODEL, 18),
+const SHARES: [(&Harness, u64); 10] = [
+    (&model::MODEL, 14),
     (&model::METAMORPHIC, 10),
     (&crash::CRASH, 22),
     (&error::ERROR, 12),
@@ -77,6 +79,7 @@ const SHARES: [(&Harness, u64); 9] = [
     (&kill::KILL, 8),
     (&full::FULL, 4),
     (&limits::LIMITS, 2),
+    (&soak::SOAK, 4),
 ];
 
 /// Runs every harness for its share of so many seconds. The exit code: the first one that is not 0.

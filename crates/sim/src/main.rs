@@ -38,6 +38,8 @@ enum Command {
     Full(Common),
     /// Limits that the system sets: sizes of files, open files, directories and file systems that can't be written.
     Limits(Common),
+    /// Writers, readers, flushes, compactions, closes and reopens together, over one database.
+    Soak(Common),
     /// The self-test: each deliberate fault must be found. Needs a build with `--features planted`.
     Planted {
         /// Limit of a run.
@@ -180,6 +182,7 @@ fn main() -> ExitCode {
         Command::Kill(common) => harness(&esker_sim::kill::KILL, &common),
         Command::Full(common) => harness(&esker_sim::full::FULL, &common),
         Command::Limits(common) => harness(&esker_sim::limits::LIMITS, &common),
+        Command::Soak(common) => harness(&esker_sim::soak::SOAK, &common),
         Command::Planted { seconds, only, seeds } => {
             esker_sim::planted::self_test(&esker_sim::planted::SelfTest { seconds, only, seeds })
         }

@@ -68,6 +68,11 @@ fn full() {
 }
 
 #[test]
+fn soak() {
+    share("soak");
+}
+
+#[test]
 fn limits() {
     share("limits");
 }
