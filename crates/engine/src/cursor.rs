@@ -12,6 +12,7 @@
 //! merged iterator knows that there is only one it stays on that, too. Else the shown entry is known only when it has left
 //! the key: it then stands before all versions of the key, and the cursor holds a copy of key and value.
 
+use crate::bounds::Bounds;
 use crate::handle::Handle;
 use crate::read::unsupported;
 use crate::scanned::Met;
@@ -27,36 +28,6 @@ use std::sync::Arc;
 
 /// Versions of one key that are stepped over before the cursor seeks past the rest.
 const STEPS_BEFORE_SEEK: u32 = 8;
-
-/// The bounds of a scan, in user keys.
-#[derive(Clone, Debug)]
-pub(crate) struct Bounds {
-    pub(crate) lower: Bound<Vec<u8>>,
-    pub(crate) upper: Bound<Vec<u8>>,
-}
-
-impl Bounds {
-    pub(crate) const ALL: Bounds = Bounds { lower: Bound::Unbounded, upper: Bound::Unbounded };
-
-    #[inline]
-    fn below(&self, key: &[u8]) -> bool {
-        match &self.lower {
-            Bound::Unbounded => false,
-            Bound::Included(lower) => key < lower.as_slice(),
-            Bound::Excluded(lower) => key <= lower.as_slice(),
-        }
-    }
-
-    #[inline]
-    fn above(&self, key: &[u8]) -> bool {
-        match &self.upper {
-            Bound::Unbounded => false,
-            Bound::Included(upper) => key > upper.as_slice(),
-            Bound::Excluded(upper) if planted::is(planted::Fault::BoundIncluded) => key > upper.as_slice(),
-            Bound::Excluded(upper) => key >= upper.as_slice(),
-        }
-    }
-}
 
 /// Where the merged iterator is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

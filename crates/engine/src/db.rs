@@ -1,12 +1,13 @@
 //! [`Db`]: the handle that users hold.
 
+use crate::bounds::{Bounds, bounds_of, prefix_bounds};
 use crate::commit::Request;
 use crate::core::Core;
-use crate::cursor::{Bounds, Cursor};
+use crate::cursor::Cursor;
 use crate::event::RecoveryReport;
 use crate::handle::Handle;
 use crate::health::DbState;
-use crate::iter::{DbIterator, bounds_of, prefix_bounds};
+use crate::iter::DbIterator;
 use crate::metrics::Stats;
 use crate::repair::RepairReport;
 use crate::verify::VerifyReport;

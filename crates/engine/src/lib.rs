@@ -13,6 +13,7 @@
 //! runs on: a file system, a clock, a scheduler.
 
 mod background;
+mod bounds;
 mod close;
 mod commit;
 mod compact;

@@ -1,8 +1,9 @@
 //! [`Snapshot`]: the database as of one moment, as users see it.
 
-use crate::cursor::{Bounds, Cursor};
+use crate::bounds::{Bounds, bounds_of, prefix_bounds};
+use crate::cursor::Cursor;
 use crate::handle::Handle;
-use crate::iter::{DbIterator, bounds_of, prefix_bounds};
+use crate::iter::DbIterator;
 pub(crate) use crate::registry::SnapshotRegistry;
 use crate::{Result, Slice};
 use esker_base::SequenceNumber;

@@ -40,6 +40,7 @@ mod entry;
 mod filter;
 mod format;
 mod image;
+mod image_builder;
 mod image_cursor;
 mod index;
 mod index_builder;
@@ -52,6 +53,7 @@ mod separator;
 mod table_builder;
 mod table_iterator;
 mod table_reader;
+mod table_tail;
 mod verify;
 
 pub use cache::{BlockCache, CacheStats};

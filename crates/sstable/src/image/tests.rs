@@ -1,9 +1,10 @@
 //! Images and their cursors against a sorted vector; blocks of which no image is made.
 
 use super::*;
+use crate::block::Block;
 use crate::block_builder::BlockBuilder;
 use crate::image_cursor::ImageCursor;
-use esker_base::{InternalKey, MAX_SEQUENCE, SplitMix64, common_prefix_len};
+use esker_base::{InternalKey, MAX_SEQUENCE, SplitMix64, common_prefix_len, key_hash};
 
 const SEED: u64 = 7;
 
