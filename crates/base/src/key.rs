@@ -114,6 +114,12 @@ impl<'a> InternalKeyRef<'a> {
         Self::seek_to(user_key, MAX_SEQUENCE)
     }
 
+    /// The place behind all versions of `user_key`: at its tombstone with the number 0, which no source has.
+    #[inline]
+    pub fn behind(user_key: &'a [u8]) -> Self {
+        InternalKeyRef { user_key, seq: 0, kind: ValueKind::Delete }
+    }
+
     /// An owned copy.
     pub fn to_owned(self) -> InternalKey {
         InternalKey { user_key: self.user_key.to_vec(), seq: self.seq, kind: self.kind }

@@ -11,6 +11,7 @@ mod file;
 mod hash;
 pub mod iter;
 mod key;
+mod outline;
 pub mod planted;
 pub mod points;
 mod slice;
@@ -27,4 +28,5 @@ pub use key::{
     InternalKey, InternalKeyRef, Lookup, MAX_KEY_LEN, MAX_SEQUENCE, MAX_VALUE_LEN, SequenceNumber, ValueKind,
     common_prefix_len, key_head,
 };
+pub use outline::{OUTLINE_LEN, Outline};
 pub use slice::Slice;

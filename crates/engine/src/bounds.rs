@@ -1,6 +1,6 @@
 //! [`Bounds`]: where a scan may go, in user keys.
 
-use esker_base::planted;
+use esker_base::{InternalKeyRef, planted};
 use std::ops::{Bound, RangeBounds};
 
 /// The bounds of a scan, in user keys.
@@ -12,6 +12,27 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     pub(crate) const ALL: Bounds = Bounds { lower: Bound::Unbounded, upper: Bound::Unbounded };
+
+    /// Where a scan ends in a direction: it shows what is before this place, or going backward what is behind it.
+    #[inline]
+    pub(crate) fn end(&self, forward: bool) -> Option<InternalKeyRef<'_>> {
+        match if forward { &self.upper } else { &self.lower } {
+            Bound::Unbounded => None,
+            Bound::Included(key) if forward => Some(InternalKeyRef::behind(key)),
+            Bound::Excluded(key) if !forward => Some(InternalKeyRef::behind(key)),
+            Bound::Included(key) | Bound::Excluded(key) => Some(InternalKeyRef::before(key)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_lower(&self) -> bool {
+        self.lower != Bound::Unbounded
+    }
+
+    #[inline]
+    pub(crate) fn has_upper(&self) -> bool {
+        self.upper != Bound::Unbounded
+    }
 
     #[inline]
     pub(crate) fn below(&self, key: &[u8]) -> bool {

@@ -162,7 +162,13 @@ impl Core {
     /// Fails after `close`.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Relaxed) { Err(Error::closed()) } else { Ok(()) }
+        if self.is_open() { Ok(()) } else { Err(Error::closed()) }
+    }
+
+    /// Whether `close` has not been called.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        !self.closed.load(Ordering::Relaxed)
     }
 
     /// What a failed read is told: after a `close` files may be gone, by another process perhaps, and so that is why.

@@ -8,6 +8,9 @@
 //! at #8:    ------    a#4       b is gone              c#5
 //! ```
 //!
+//! Where nothing of that can be, since a block holds one visible value for each of its keys and no other source has anything
+//! between them, the cursor takes the block out of the merged iterator, and goes over it alone: see [`BlockRun`].
+//!
 //! Going forward, the merged iterator stands on the entry that is shown. Going backward, versions come oldest first. If the
 //! merged iterator knows that there is only one it stays on that, too. Else the shown entry is known only when it has left
 //! the key: it then stands before all versions of the key, and the cursor holds a copy of key and value.
@@ -20,14 +23,18 @@ use crate::sources::Child;
 use crate::super_version::SuperVersion;
 use crate::{Error, Result};
 use esker_base::{
-    InternalIterator, InternalKeyRef, MergingIterator, SequenceNumber, Slice, ValueKind, key_head, planted,
+    InternalIterator, InternalKeyRef, MergingIterator, Outline, SequenceNumber, Slice, ValueKind, planted,
     points,
 };
+use esker_sstable::{BlockRun, RunLimits};
 use std::ops::Bound;
 use std::sync::Arc;
 
 /// Versions of one key that are stepped over before the cursor seeks past the rest.
 const STEPS_BEFORE_SEEK: u32 = 8;
+
+/// Steps within one source after which it is worth a search how far it goes on.
+const STREAK_BEFORE_SEARCH: u32 = 4;
 
 /// Where the merged iterator is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,38 +43,11 @@ enum Place {
     Nowhere,
     /// On the entry that is shown.
     On,
+    /// Where `run` began, without its block: `run` is on the entry that is shown. What is between is in the run alone, so
+    /// the merged iterator goes on from the end of the run when it has the block back.
+    InRun,
     /// Before all versions of the shown key; `key` and `value` hold the entry.
     Before,
-}
-
-/// A key that a scan has shown, by its head and length: they are all of a key of up to 16 bytes, which needs no copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Passed {
-    head: u128,
-    len: usize,
-}
-
-impl Passed {
-    #[inline]
-    fn of(key: &[u8]) -> Self {
-        Passed { head: key_head(key), len: key.len() }
-    }
-
-    /// Notes `key`, in `long` if it has more than its head.
-    #[inline]
-    fn note(key: &[u8], long: &mut Vec<u8>) -> Self {
-        if key.len() > size_of::<u128>() {
-            long.clear();
-            long.extend_from_slice(key);
-        }
-        Self::of(key)
-    }
-
-    /// Whether `key` is the one that was noted.
-    #[inline]
-    fn is(self, key: &[u8], long: &[u8]) -> bool {
-        key.len() == self.len && key_head(key) == self.head && (self.len <= size_of::<u128>() || key == long)
-    }
 }
 
 /// A movable position in a scan, for loops that allocate nothing and touch no reference count per entry.
@@ -95,6 +75,7 @@ pub struct Cursor {
     bounds: Bounds,
     seq: SequenceNumber,
     place: Place,
+    run: BlockRun,
     /// The shown key while `Before`; else, if it is long, the key whose remaining versions are stepped over.
     key: Vec<u8>,
     /// The shown value while `Before`.
@@ -155,10 +136,11 @@ impl Cursor {
         seq: SequenceNumber,
     ) -> Result<Self> {
         Ok(Cursor {
-            merged: MergingIterator::new(picture.children(0).map_err(|error| handle.unless_closed(error))?),
+            merged: picture.merged(0).map_err(|error| handle.unless_closed(error))?,
             bounds,
             seq,
             place: Place::Nowhere,
+            run: BlockRun::new(),
             key: Vec::new(),
             value: Slice::empty(),
             error: None,
@@ -182,6 +164,7 @@ impl Cursor {
     #[inline]
     pub fn key(&self) -> &[u8] {
         match self.place {
+            Place::InRun => self.run.key(),
             Place::On => self.merged.key().user_key,
             Place::Before => &self.key,
             Place::Nowhere => panic!("key() of a cursor that is not valid"),
@@ -196,6 +179,7 @@ impl Cursor {
     #[inline]
     pub fn value(&self) -> &[u8] {
         match self.place {
+            Place::InRun => self.run.value(),
             Place::On => self.merged.value(),
             Place::Before => &self.value,
             Place::Nowhere => panic!("value() of a cursor that is not valid"),
@@ -206,6 +190,7 @@ impl Cursor {
     #[inline]
     pub(crate) fn value_slice(&self) -> Slice {
         match self.place {
+            Place::InRun => self.run.value_slice(),
             Place::On => self.merged.value_slice(),
             Place::Before => self.value.clone(),
             Place::Nowhere => Slice::empty(),
@@ -214,7 +199,7 @@ impl Cursor {
 
     /// Goes to the first key.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.run(true, |cursor| {
+        self.moved(true, |cursor| {
             match std::mem::replace(&mut cursor.bounds.lower, Bound::Unbounded) {
                 Bound::Unbounded => cursor.merged.seek_to_first()?,
                 Bound::Included(lower) => {
@@ -223,7 +208,7 @@ impl Cursor {
                     moved?;
                 }
                 Bound::Excluded(lower) => {
-                    let moved = cursor.merged.seek(InternalKeyRef::new(&lower, 0, ValueKind::Delete));
+                    let moved = cursor.merged.seek(InternalKeyRef::behind(&lower));
                     cursor.bounds.lower = Bound::Excluded(lower);
                     moved?;
                 }
@@ -234,11 +219,11 @@ impl Cursor {
 
     /// Goes to the last key.
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.run(true, |cursor| {
+        self.moved(true, |cursor| {
             match &cursor.bounds.upper {
                 Bound::Unbounded => cursor.merged.seek_to_last()?,
                 Bound::Included(upper) => {
-                    cursor.merged.seek_for_prev(InternalKeyRef::new(upper, 0, ValueKind::Delete))?;
+                    cursor.merged.seek_for_prev(InternalKeyRef::behind(upper))?;
                 }
                 Bound::Excluded(upper) => cursor.merged.seek_for_prev(InternalKeyRef::before(upper))?,
             }
@@ -252,7 +237,7 @@ impl Cursor {
         if self.bounds.below(key) {
             return self.seek_to_first();
         }
-        self.run(true, |cursor| {
+        self.moved(true, |cursor| {
             cursor.merged.seek(InternalKeyRef::seek_to(key, cursor.seq))?;
             cursor.show_forward(None)
         })
@@ -264,8 +249,8 @@ impl Cursor {
         if self.bounds.above(key) {
             return self.seek_to_last();
         }
-        self.run(true, |cursor| {
-            cursor.merged.seek_for_prev(InternalKeyRef::new(key, 0, ValueKind::Delete))?;
+        self.moved(true, |cursor| {
+            cursor.merged.seek_for_prev(InternalKeyRef::behind(key))?;
             cursor.show_backward()
         })
     }
@@ -277,18 +262,26 @@ impl Cursor {
         reason = "a cursor is not an iterator: its items borrow from it"
     )]
     pub fn next(&mut self) -> Result<()> {
-        self.run(false, |cursor| match cursor.place {
+        if self.place == Place::InRun && self.handle.0.is_open() && self.run.next() {
+            return Ok(());
+        }
+        self.next_merged()
+    }
+
+    fn next_merged(&mut self) -> Result<()> {
+        self.moved(false, |cursor| match cursor.place {
             Place::Nowhere => Ok(()),
-            Place::On => {
-                let passed = Passed::note(cursor.merged.key().user_key, &mut cursor.key);
+            Place::On | Place::InRun => {
+                let passed = cursor.merged.outline();
+                cursor.keep_long(passed);
                 cursor.merged.next()?;
-                cursor.show_forward(Some(passed))
+                cursor.show_forward(passed)
             }
             Place::Before => {
                 // A seek, which the change of direction would cost in any case. Steps from before the key would meet
                 // what was written there since, and `show_forward` may need `key` for that.
-                cursor.merged.seek(InternalKeyRef::new(&cursor.key, 0, ValueKind::Delete))?;
-                let passed = Passed::of(&cursor.key);
+                cursor.merged.seek(InternalKeyRef::behind(&cursor.key))?;
+                let passed = Outline::of(InternalKeyRef::behind(&cursor.key));
                 cursor.show_forward(Some(passed))
             }
         })
@@ -297,11 +290,17 @@ impl Cursor {
     /// Goes to the preceding key. Does nothing when the cursor is not valid.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        self.run(false, |cursor| match cursor.place {
+        if self.place == Place::InRun && self.handle.0.is_open() && self.run.prev() {
+            return Ok(());
+        }
+        self.prev_merged()
+    }
+
+    fn prev_merged(&mut self) -> Result<()> {
+        self.moved(false, |cursor| match cursor.place {
             Place::Nowhere => Ok(()),
-            Place::On => {
-                cursor.key.clear();
-                cursor.key.extend_from_slice(cursor.merged.key().user_key);
+            Place::On | Place::InRun => {
+                cursor.keep_key();
                 cursor.leave_key_backward()?;
                 cursor.show_backward()
             }
@@ -309,9 +308,10 @@ impl Cursor {
         })
     }
 
-    /// Runs a movement. Errors are kept, and returned again by every movement but a seek.
+    /// Runs a movement of the merged iterator. Errors are kept, and returned again by every movement but a seek.
     #[inline]
-    fn run(&mut self, seeks: bool, movement: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    fn moved(&mut self, seeks: bool, movement: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.leave_run();
         if seeks {
             self.error = None;
         } else if let Some(error) = &self.error {
@@ -326,47 +326,99 @@ impl Cursor {
         result
     }
 
-    /// From the present entry of the merged iterator on: shows the first visible one. The versions of the key that was
-    /// `passed` are stepped over first.
+    /// The merged iterator stands on the shown entry: goes on in its block alone, if that is possible.
     #[inline]
-    fn show_forward(&mut self, mut passed: Option<Passed>) -> Result<()> {
+    fn enter_run(&mut self, forward: bool) {
+        // Where sources take turns entry by entry, there is nothing to look for.
+        if self.merged.streak() > 0 {
+            self.find_run(forward);
+        }
+    }
+
+    fn find_run(&mut self, forward: bool) {
+        let search = self.merged.streak() >= STREAK_BEFORE_SEARCH;
+        let Some((winner, other)) = self.merged.winner() else { return };
+        let Some(table) = winner.table() else { return };
+        // Going backward, the newest version of a key comes last.
+        let other = match other {
+            Some((key, head)) if !forward => Some((InternalKeyRef::behind(key.user_key), head)),
+            other => other,
+        };
+        let bound = self.bounds.end(forward);
+        if table.lend(&mut self.run, &RunLimits { seq: self.seq, forward, other, search, bound }) {
+            self.place = Place::InRun;
+        }
+    }
+
+    /// Gives the block back, and so takes the merged iterator to the shown entry.
+    #[inline]
+    fn leave_run(&mut self) {
+        if self.place == Place::InRun {
+            self.place = Place::On;
+            if let Some((winner, _)) = self.merged.winner()
+                && let Some(table) = winner.table()
+            {
+                table.take_back(&mut self.run);
+            }
+            self.merged.winner_moved();
+        }
+    }
+
+    /// Keeps the present key of the merged iterator in `key` if its outline, `here`, is not all of it.
+    #[inline]
+    fn keep_long(&mut self, here: Option<Outline>) {
+        if here.is_some_and(|here| !here.is_whole()) {
+            self.keep_key();
+        }
+    }
+
+    /// Keeps the present key of the merged iterator in `key`.
+    fn keep_key(&mut self) {
+        self.key.clear();
+        self.key.extend_from_slice(self.merged.key().user_key);
+    }
+
+    /// Whether the merged iterator, at a key with the outline `here`, stands on a version of the key that was `passed`.
+    #[inline]
+    fn is_passed(&self, passed: Option<Outline>, here: &Outline) -> bool {
+        passed.is_some_and(|passed| !passed.differs(here))
+            && (here.is_whole() || self.merged.key().user_key == self.key.as_slice())
+    }
+
+    /// From the present entry of the merged iterator on: shows the first visible one. The versions of the key that was
+    /// `passed` are stepped over first; if it is long, it is in `key`.
+    #[inline]
+    fn show_forward(&mut self, mut passed: Option<Outline>) -> Result<()> {
         self.place = Place::Nowhere;
         let mut steps = 0;
-        while self.merged.valid() {
-            let entry = self.merged.key();
-            let hidden = entry.seq > self.seq && !planted::is(planted::Fault::CursorSeesNewer);
-            if passed.is_some_and(|passed| passed.is(entry.user_key, &self.key)) {
+        while let Some(here) = self.merged.outline() {
+            let hidden = here.seq > self.seq && !planted::is(planted::Fault::CursorSeesNewer);
+            let was_passed = self.is_passed(passed, &here);
+            if was_passed || hidden {
                 steps += 1;
                 if steps > STEPS_BEFORE_SEEK {
-                    self.key.clear();
-                    self.key.extend_from_slice(entry.user_key);
-                    self.merged.seek(InternalKeyRef::new(&self.key, 0, ValueKind::Delete))?;
                     steps = 0;
-                    continue;
-                }
-            } else if hidden {
-                steps += 1;
-                if steps > STEPS_BEFORE_SEEK {
-                    self.key.clear();
-                    self.key.extend_from_slice(entry.user_key);
-                    passed = None;
-                    steps = 0;
-                    self.merged.seek(InternalKeyRef::seek_to(&self.key, self.seq))?;
+                    self.skip_versions(was_passed)?;
+                    if !was_passed {
+                        passed = None;
+                    }
                     continue;
                 }
             } else {
-                if self.bounds.above(entry.user_key) {
+                if self.bounds.has_upper() && self.bounds.above(self.merged.key().user_key) {
                     return Ok(());
                 }
-                match entry.kind {
+                match here.kind {
                     ValueKind::Put => {
                         self.place = Place::On;
+                        self.enter_run(true);
                         return Ok(());
                     }
                     ValueKind::Delete => {
-                        passed = Some(Passed::note(entry.user_key, &mut self.key));
+                        passed = Some(here);
+                        self.keep_long(passed);
                         steps = 0;
-                        if self.met.tombstone(entry.seq) {
+                        if self.met.tombstone(here.seq) {
                             self.handle.0.tombstones_met(&self.picture, &mut self.met);
                         }
                     }
@@ -376,6 +428,18 @@ impl Cursor {
             self.merged.next()?;
         }
         Ok(())
+    }
+
+    /// Seeks past all versions of the present key, or past those that the cursor does not see.
+    #[cold]
+    fn skip_versions(&mut self, all: bool) -> Result<()> {
+        self.keep_key();
+        let target = if all {
+            InternalKeyRef::behind(&self.key)
+        } else {
+            InternalKeyRef::seek_to(&self.key, self.seq)
+        };
+        self.merged.seek(target)
     }
 
     /// Moves the merged iterator before all versions of `self.key`, on which it stands.
@@ -394,18 +458,17 @@ impl Cursor {
     /// From the present entry of the merged iterator back: shows the last visible key.
     fn show_backward(&mut self) -> Result<()> {
         self.place = Place::Nowhere;
-        while self.merged.valid() {
-            let entry = self.merged.key();
-            if self.bounds.below(entry.user_key) {
+        while let Some(here) = self.merged.outline() {
+            if self.bounds.has_lower() && self.bounds.below(self.merged.key().user_key) {
                 return Ok(());
             }
-            if entry.kind == ValueKind::Put && entry.seq <= self.seq && self.merged.is_newest() {
+            if here.kind == ValueKind::Put && here.seq <= self.seq && self.merged.is_newest() {
                 // The key's only version.
                 self.place = Place::On;
+                self.enter_run(false);
                 return Ok(());
             }
-            self.key.clear();
-            self.key.extend_from_slice(entry.user_key);
+            self.keep_key();
             if self.newest_version_backward()? {
                 self.place = Place::Before;
                 return Ok(());
@@ -456,33 +519,4 @@ impl Cursor {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::Db;
-
-    /// A cursor goes back and then forward, over many keys that are newer than itself: the following key comes, not the
-    /// same one once more. Mutation: `next` steps on from before the key.
-    #[test]
-    fn it_turning_round_among_newer_keys_goes_on() {
-        let db = Db::in_memory().unwrap();
-        for key in ["a", "m", "z"] {
-            db.put(key, "old").unwrap();
-        }
-        // In another source, so that the merge does not go on in entries that it has read ahead.
-        db.flush().unwrap();
-        db.put("b", "old").unwrap();
-        let mut cursor = db.cursor().unwrap();
-        cursor.seek_to_last().unwrap();
-        cursor.prev().unwrap();
-        assert_eq!(cursor.key(), b"m");
-        for number in 0..20 {
-            db.put(format!("c{number:02}"), "new").unwrap();
-            db.put("m", format!("new {number}")).unwrap();
-        }
-        cursor.next().unwrap();
-        assert_eq!((cursor.key(), cursor.value()), (&b"z"[..], &b"old"[..]));
-        cursor.prev().unwrap();
-        assert_eq!((cursor.key(), cursor.value()), (&b"m"[..], &b"old"[..]));
-        cursor.prev().unwrap();
-        assert_eq!(cursor.key(), b"b");
-    }
-}
+mod tests;

@@ -3,7 +3,10 @@
 use crate::Result;
 use crate::super_version::SuperVersion;
 use crate::table_cache::TableHandle;
-use esker_base::{ConcatIterator, ConcatSource, EntryBatch, InternalIterator, InternalKeyRef, Slice};
+use esker_base::{
+    ConcatIterator, ConcatSource, EntryBatch, InternalIterator, InternalKeyRef, MergingIterator, Outline,
+    Slice,
+};
 use esker_memtable::MemtableIterator;
 use esker_sstable::TableIterator;
 use std::sync::Arc;
@@ -52,6 +55,18 @@ macro_rules! each {
     };
 }
 
+impl Child {
+    /// The iterator over the table that the entry here is in, if it is in a table.
+    #[inline]
+    pub(crate) fn table(&mut self) -> Option<&mut TableIterator> {
+        match self {
+            Child::Memtable(_) => None,
+            Child::Table(iter) => Some(iter),
+            Child::Level(iter) => iter.current_mut(),
+        }
+    }
+}
+
 impl InternalIterator for Child {
     fn seek_to_first(&mut self) -> Result<()> {
         each!(self, iter => iter.seek_to_first())
@@ -90,6 +105,11 @@ impl InternalIterator for Child {
     }
 
     #[inline]
+    fn outline(&self) -> Option<Outline> {
+        each!(self, iter => iter.outline())
+    }
+
+    #[inline]
     fn value(&self) -> &[u8] {
         each!(self, iter => iter.value())
     }
@@ -110,25 +130,25 @@ impl InternalIterator for Child {
 }
 
 impl SuperVersion {
-    /// All sources of a keyspace, the one with the newest entries first.
-    pub(crate) fn children(&self, position: usize) -> Result<Vec<Child>> {
+    /// All sources of a keyspace.
+    pub(crate) fn merged(&self, position: usize) -> Result<MergingIterator<Child>> {
         let tables = &self.keyspaces[position];
-        let mut children =
-            Vec::with_capacity(1 + self.immutables.len() + tables.level0.len() + tables.levels.len());
+        let most = 1 + self.immutables.len() + tables.level0.len() + tables.levels.len();
+        let mut merged = MergingIterator::with_capacity(most);
         for generation in std::iter::once(&self.active).chain(&self.immutables) {
             let memtable = &generation.memtables[position];
             // An empty sealed memtable stays empty; an empty active one only gets writes that this scan must not see.
             if !memtable.is_empty() {
-                children.push(Child::Memtable(memtable.iter()));
+                merged.push(Child::Memtable(memtable.iter()));
             }
         }
         for table in &tables.level0 {
-            children.push(Child::Table(table.reader()?.iter(true)));
+            merged.push(Child::Table(table.reader()?.iter(true)));
         }
         for level in &tables.levels {
             let source = LevelSource { tables: Arc::clone(&level.tables), readahead: None };
-            children.push(Child::Level(ConcatIterator::new(source)));
+            merged.push(Child::Level(ConcatIterator::new(source)));
         }
-        Ok(children)
+        Ok(merged)
     }
 }

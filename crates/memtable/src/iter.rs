@@ -10,7 +10,7 @@ use crate::Memtable;
 use crate::entries::{EntryRef, Packed};
 use crate::mem_key::{HEAD, ShortKey, WholeKey};
 use crate::ordered::{Direction, RUN_MAX};
-use esker_base::{EntryBatch, InternalIterator, InternalKeyRef, Result, Slice};
+use esker_base::{EntryBatch, InternalIterator, InternalKeyRef, Outline, Result, Slice};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -135,6 +135,13 @@ impl InternalIterator for MemtableIterator {
             None => self.entry().user_key(),
         };
         InternalKeyRef::new(user_key, key.packed().seq(), key.packed().kind())
+    }
+
+    #[inline]
+    fn outline(&self) -> Option<Outline> {
+        let key = self.run.get(self.at)?;
+        let Some(len) = key.len_in_head() else { return Some(Outline::of(self.key())) };
+        Some(Outline { head: key.head(), len, seq: key.packed().seq(), kind: key.packed().kind() })
     }
 
     #[inline]

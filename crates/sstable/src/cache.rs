@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 /// Bytes of a cached block beside its payload: its head, its ticket, and two allocations' heads.
-const OVERHEAD: u64 = 160;
+const OVERHEAD: u64 = 200;
 
 /// Smallest capacity of a shard, while there is more than one.
 const SHARD_MIN: u64 = 4 << 20;

@@ -37,6 +37,18 @@ pub(crate) struct Image {
     pub(crate) stamps_at: u16,
     pub(crate) prefix_at: u16,
     pub(crate) prefix_end: u16,
+    /// If all entries are puts, of different keys.
+    pub(crate) span: Option<Span>,
+}
+
+/// What a scan has to know of a block whose entries are puts of different keys, to go over them without a look at each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    /// The largest sequence number.
+    pub(crate) newest: SequenceNumber,
+    /// The first 16 bytes of the first and of the last key, as [`key_head`](esker_base::key_head) orders them.
+    pub(crate) first: [u8; 16],
+    pub(crate) last: [u8; 16],
 }
 
 /// Where an entry is in an image.

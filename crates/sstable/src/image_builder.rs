@@ -5,8 +5,8 @@
 use crate::block::Block;
 use crate::compression::zeroed;
 use crate::entry::{Entry, ascends};
-use crate::image::{HEAD_EVERY, Image, head, tag};
-use esker_base::{InternalKeyRef, ValueKind, key_hash};
+use crate::image::{HEAD_EVERY, Image, Span, head, tag};
+use esker_base::{InternalKeyRef, ValueKind, key_hash, key_head};
 use std::sync::Arc;
 
 /// Keys and values in an image may take this part of the block more than the block: neighbours' prefixes are not left out
@@ -29,7 +29,7 @@ impl Image {
         let plan = Plan::of(&entries, block)?;
         let mut data = zeroed(plan.len);
         plan.fill(Arc::get_mut(&mut data)?, &entries, block, hash_seed)?;
-        Some(Image {
+        let mut image = Image {
             data,
             seal: None,
             entries: u16::try_from(entries.len()).ok()?,
@@ -38,7 +38,31 @@ impl Image {
             stamps_at: u16::try_from(plan.stamps_at).ok()?,
             prefix_at: u16::try_from(plan.prefix_at).ok()?,
             prefix_end: u16::try_from(plan.prefix_at + plan.prefix_len).ok()?,
-        })
+            span: None,
+        };
+        image.span = Span::of(&image, &entries);
+        Some(image)
+    }
+}
+
+impl Span {
+    /// `None` when an entry is no put, or has the key of the one before.
+    fn of(image: &Image, entries: &[Entry]) -> Option<Self> {
+        let (mut newest, mut last) = (0, None);
+        for (index, entry) in entries.iter().enumerate() {
+            let spot = image.spot(index).ok()?;
+            let rest = image.rest(&spot);
+            if entry.kind != ValueKind::Put || last == Some(rest) {
+                return None;
+            }
+            newest = entry.seq.max(newest);
+            last = Some(rest);
+        }
+        let head = |index| {
+            let key = [image.prefix(), image.rest(&image.spot(index).ok()?)].concat();
+            Some(key_head(&key).to_be_bytes())
+        };
+        Some(Span { newest, first: head(0)?, last: head(entries.len() - 1)? })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::block::Damage;
 use crate::image::{Image, Spot};
-use esker_base::{InternalKeyRef, SequenceNumber, Slice, ValueKind};
+use esker_base::{InternalKeyRef, OUTLINE_LEN, Outline, SequenceNumber, Slice, ValueKind};
 
 /// Bytes of a key behind the prefix that are copied in one piece, needed or not: cheaper than to copy as many as there
 /// are.
@@ -69,6 +69,16 @@ impl ImageCursor {
         InternalKeyRef::new(&self.key[..self.key_len], self.seq, self.kind)
     }
 
+    /// What can be said of the key at a glance.
+    #[inline]
+    pub(crate) fn outline(&self) -> Option<Outline> {
+        // What follows the key in its buffer is shifted out, and zeros in.
+        let head = u128::from_be_bytes(*self.key.first_chunk()?);
+        let rest = 8 * OUTLINE_LEN.saturating_sub(self.key_len) as u32;
+        let head = head.checked_shr(rest).map_or(0, |head| head << rest);
+        self.valid.then_some(Outline { head, len: self.key_len, seq: self.seq, kind: self.kind })
+    }
+
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         match &self.image {
@@ -83,6 +93,18 @@ impl ImageCursor {
             Some(image) => image.value_slice(&self.spot),
             None => Slice::empty(),
         }
+    }
+
+    /// The image that the cursor is in.
+    #[inline]
+    pub(crate) fn image(&self) -> Option<&Image> {
+        self.image.as_ref()
+    }
+
+    /// The number of the entry here.
+    #[inline]
+    pub(crate) fn index(&self) -> usize {
+        self.index
     }
 
     pub(crate) fn seek_to_first(&mut self) -> Result<(), Damage> {
@@ -133,12 +155,19 @@ impl ImageCursor {
     #[inline]
     fn go(&mut self, index: usize) -> Result<(), Damage> {
         self.valid = false;
-        let Some(image) = &self.image else { return Ok(()) };
+        self.valid = self.move_to(index)?;
+        Ok(())
+    }
+
+    /// Moves to entry `index`. Stays where it is if there is none, or on an error.
+    #[inline]
+    pub(crate) fn move_to(&mut self, index: usize) -> Result<bool, Damage> {
+        let Some(image) = &self.image else { return Ok(false) };
         if index >= image.len() {
-            return Ok(());
+            return Ok(false);
         }
         let spot = image.spot(index)?;
-        (self.seq, self.kind) = image.stamp(index)?;
+        let (seq, kind) = image.stamp(index)?;
         let rest = image.rest(&spot);
         let room = self.key[self.prefix_len..].first_chunk_mut::<CHUNK>();
         match (image.chunk(&spot), room) {
@@ -153,9 +182,9 @@ impl ImageCursor {
                 self.key.resize(self.key_len.max(self.prefix_len + CHUNK), 0);
             }
         }
+        (self.seq, self.kind) = (seq, kind);
         self.spot = spot;
         self.index = index;
-        self.valid = true;
-        Ok(())
+        Ok(true)
     }
 }

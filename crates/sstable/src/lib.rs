@@ -33,6 +33,7 @@ mod block;
 mod block_builder;
 mod block_cursor;
 mod block_io;
+mod block_run;
 mod cache;
 mod compression;
 mod dump;
@@ -56,6 +57,7 @@ mod table_reader;
 mod table_tail;
 mod verify;
 
+pub use block_run::{BlockRun, RunLimits};
 pub use cache::{BlockCache, CacheStats};
 pub use dump::{BlockDump, EntryDump, FilterDump, IndexEntryDump, Section};
 pub use format::{FOOTER_LEN, Footer, HEADER_LEN, TableIdentity, VERSION};

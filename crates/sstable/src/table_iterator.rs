@@ -5,11 +5,12 @@
 
 use crate::block::Damage;
 use crate::block_cursor::BlockCursor;
+use crate::block_run::{BlockRun, RunLimits};
 use crate::cache::Form;
 use crate::image_cursor::ImageCursor;
 use crate::readahead::Readahead;
 use crate::table_reader::TableReader;
-use esker_base::{EntryBatch, Error, InternalIterator, InternalKey, InternalKeyRef, Result, Slice};
+use esker_base::{EntryBatch, Error, InternalIterator, InternalKey, InternalKeyRef, Outline, Result, Slice};
 use std::sync::Arc;
 
 /// An iterator over one table, which it keeps open. Holds one block, and one buffer with the key of the entry here.
@@ -36,6 +37,18 @@ impl TableIterator {
     /// The table.
     pub fn table(&self) -> &Arc<TableReader> {
         &self.table
+    }
+
+    /// Lends the entries from the present one on to `run`, as far as the limits permit, if that is at least two of them.
+    /// The iterator may not be used until [`take_back`](Self::take_back).
+    #[inline]
+    pub fn lend(&mut self, run: &mut BlockRun, limits: &RunLimits<'_>) -> bool {
+        self.cursor.in_image && self.cursor.image.valid() && run.take(&mut self.cursor.image, limits)
+    }
+
+    /// Goes where `run` is.
+    pub fn take_back(&mut self, run: &mut BlockRun) {
+        std::mem::swap(&mut self.cursor.image, &mut run.cursor);
     }
 
     /// Goes into data block `number`; the cursor is not valid afterwards.
@@ -168,6 +181,15 @@ impl EitherCursor {
     }
 
     #[inline]
+    fn outline(&self) -> Option<Outline> {
+        if self.in_image {
+            self.image.outline()
+        } else {
+            self.block.valid().then(|| Outline::of(self.block.key()))
+        }
+    }
+
+    #[inline]
     fn value(&self) -> &[u8] {
         either!(self, cursor => cursor.value())
     }
@@ -226,6 +248,11 @@ impl InternalIterator for TableIterator {
     #[inline]
     fn key(&self) -> InternalKeyRef<'_> {
         self.cursor.key()
+    }
+
+    #[inline]
+    fn outline(&self) -> Option<Outline> {
+        self.cursor.outline()
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 //! Sources are opened when they are reached, so a scan of a small range opens the tables of that range only.
 
 use super::InternalIterator;
-use crate::{InternalKeyRef, Result, Slice};
+use crate::{InternalKeyRef, Outline, Result, Slice};
 
 /// Sorted, disjoint sources, opened by index.
 pub trait ConcatSource {
@@ -32,6 +32,12 @@ impl<S: ConcatSource> ConcatIterator<S> {
     /// An iterator over all of `source`. Opens nothing yet.
     pub fn new(source: S) -> Self {
         ConcatIterator { source, current: None }
+    }
+
+    /// The iterator over the source that the entry here is in.
+    #[inline]
+    pub fn current_mut(&mut self) -> Option<&mut S::Iter> {
+        self.current.as_mut().map(|(_, iter)| iter)
     }
 
     /// Makes the source at `index` the current one, reusing it when it is open.
@@ -142,6 +148,11 @@ impl<S: ConcatSource> InternalIterator for ConcatIterator<S> {
     #[inline]
     fn key(&self) -> InternalKeyRef<'_> {
         self.current.as_ref().expect("key needs valid()").1.key()
+    }
+
+    #[inline]
+    fn outline(&self) -> Option<Outline> {
+        self.current.as_ref()?.1.outline()
     }
 
     #[inline]

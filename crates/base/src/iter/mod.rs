@@ -10,7 +10,7 @@ pub use concat::{ConcatIterator, ConcatSource};
 pub use merging::MergingIterator;
 pub use vec::VecIterator;
 
-use crate::{InternalKeyRef, Result, SequenceNumber, Slice, ValueKind};
+use crate::{InternalKeyRef, Outline, Result, SequenceNumber, Slice, ValueKind};
 
 /// A position in a sorted sequence of versions.
 ///
@@ -43,6 +43,12 @@ pub trait InternalIterator {
 
     /// The key of the entry.
     fn key(&self) -> InternalKeyRef<'_>;
+
+    /// What can be said of the key at a glance; `None` when there is no entry here.
+    #[inline]
+    fn outline(&self) -> Option<Outline> {
+        self.valid().then(|| Outline::of(self.key()))
+    }
 
     /// The value of the entry; empty for tombstones.
     fn value(&self) -> &[u8];
