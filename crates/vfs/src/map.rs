@@ -1,6 +1,6 @@
 //! [`Window`]: a piece at the end of a file, mapped into memory so that appends to it are stores and no calls of the system.
 //!
-//! The one module of this crate with unsafe code (`docs/decisions/0035-the-mapped-log.md`). What is stored is in the page
+//! The one module of this crate with unsafe code (`docs/decisions/0036-a-mapped-log.md`). What is stored is in the page
 //! cache when the instruction is done, as after `write`: it outlives the process, and `fdatasync` of the file makes it durable.
 //!
 //! A store has no error code: one that the file system cannot carry out kills the process (`SIGBUS`). So all that can fail is
@@ -9,24 +9,45 @@
 //!
 //! - a file that somebody else cuts: nobody may, the directory is locked and ours;
 //! - a file system that takes a page back when it was written to the device, and then refuses it: those that copy on write,
-//!   network and FUSE file systems. Only ext2, ext3, ext4, XFS and tmpfs are mapped ([`is_safe`]);
+//!   network and FUSE file systems. Only ext2, ext3, ext4, XFS and tmpfs are mapped ([`Fit`]);
 //! - a device or file system that dies at this moment. A write would get an error then, and a sync does in both cases.
 
 #![expect(unsafe_code, reason = "mapping a file has no safe form")]
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
 use rustix::fs::{FallocateFlags, FsWord};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// The numbers of the file systems that are mapped: ext2 to ext4, XFS, tmpfs.
-const SAFE: [FsWord; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
+/// The numbers of ext2 to ext4, and of XFS.
+const DISKS: [FsWord; 2] = [0xef53, 0x5846_5342];
+const TMPFS: FsWord = 0x0102_1994;
 
-/// Whether files of this file system may be mapped.
-pub(crate) fn is_safe(file: &File) -> bool {
-    rustix::fs::fstatfs(file).is_ok_and(|stat| SAFE.contains(&stat.f_type))
+/// Written to a new window at a time. The page cache gets pieces of this size then, where a fault for each page of 4 KiB
+/// would cost five times as much as all of the rest; larger ones make the faults that are left slower again.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// A file system whose files may be mapped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fit {
+    /// On a disk: zeros are written before pages are mapped, which makes that cheaper.
+    Disk,
+    /// In memory.
+    Memory,
+}
+
+impl Fit {
+    /// Whether the file is on one of them.
+    pub(crate) fn of(file: &File) -> Option<Fit> {
+        let number = rustix::fs::fstatfs(file).ok()?.f_type;
+        match number {
+            TMPFS => Some(Fit::Memory),
+            _ => DISKS.contains(&number).then_some(Fit::Disk),
+        }
+    }
 }
 
 /// Some pages of a file, mapped for writing.
@@ -41,10 +62,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Makes the file long enough, and maps it from the page of byte `from` to that of the byte before `to`.
+    /// Makes the file long enough, and maps it from the page of byte `from` to that of the byte before `to`. From `from` on
+    /// there must be nothing but zeros, if anything.
     ///
     /// `file` must be open for reading and writing. It must not be cut below the window's end while there is one.
-    pub(crate) fn new(file: &File, from: u64, to: u64) -> io::Result<Window> {
+    pub(crate) fn new(file: &File, fit: Fit, from: u64, to: u64) -> io::Result<Window> {
         let page = rustix::param::page_size() as u64;
         let offset = from - from % page;
         let end = to.checked_next_multiple_of(page).filter(|end| *end > offset);
@@ -54,6 +76,9 @@ impl Window {
         rustix::io::retry_on_intr(|| {
             rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len as u64)
         })?;
+        if matches!(fit, Fit::Disk) {
+            write_zeros(file, from, offset + len as u64)?;
+        }
         // SAFETY: the address is the system's choice, so no memory of others is replaced.
         let start = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::WRITE, MapFlags::SHARED, file, offset)
@@ -88,6 +113,16 @@ impl Window {
     }
 }
 
+fn write_zeros(file: &File, from: u64, end: u64) -> io::Result<()> {
+    let mut at = from;
+    while at < end {
+        let piece = (end - at).min(ZEROS.len() as u64);
+        file.write_all_at(&ZEROS[..piece as usize], at)?;
+        at += piece;
+    }
+    Ok(())
+}
+
 // SAFETY: the mapping belongs to the process, not to a thread, and this is the only way to it.
 unsafe impl Send for Window {}
 
@@ -104,7 +139,6 @@ mod tests {
     #![expect(clippy::disallowed_methods, reason = "real files")]
 
     use super::*;
-    use std::os::unix::fs::FileExt;
 
     fn file() -> File {
         tempfile::tempfile().unwrap()
@@ -114,7 +148,9 @@ mod tests {
     #[test]
     fn stores_are_in_the_file() {
         let (file, page) = (file(), rustix::param::page_size() as u64);
-        let mut window = Window::new(&file, page + 5, page + 6).unwrap();
+        let fit = Fit::of(&file).unwrap_or(Fit::Memory);
+        file.write_at(b"before", page - 1).unwrap();
+        let mut window = Window::new(&file, fit, page + 5, page + 6).unwrap();
         assert_eq!((window.offset, window.end(), file.metadata().unwrap().len()), (page, 2 * page, 2 * page));
         assert!(window.store(page + 5, b"hello"));
         assert!(window.store(2 * page - 1, b"!"));
@@ -126,6 +162,7 @@ mod tests {
             file.read_exact_at(&mut byte[..5], at).map(|()| byte)
         };
         assert_eq!(look(page + 5).unwrap(), *b"hello\0");
+        assert_eq!(look(page - 1).unwrap(), *b"befor\0");
         drop(window);
         assert_eq!(look(2 * page - 5).unwrap(), *b"\0\0\0\0!\0");
         file.sync_data().unwrap();
@@ -134,12 +171,12 @@ mod tests {
     /// What can't be mapped is an error, and no signal.
     #[test]
     fn refusals_are_errors() {
-        let file = file();
-        assert!(Window::new(&file, 10, 10).is_ok(), "at least the page of the first byte");
-        assert!(Window::new(&file, 1 << 20, 5).is_err());
-        assert!(Window::new(&file, 0, u64::MAX).is_err());
-        assert!(Window::new(&file, 0, 1 << 62).is_err(), "more than any device has");
+        let (file, fit) = (file(), Fit::Disk);
+        assert!(Window::new(&file, fit, 10, 10).is_ok(), "at least the page of the first byte");
+        assert!(Window::new(&file, fit, 1 << 20, 5).is_err());
+        assert!(Window::new(&file, fit, 0, u64::MAX).is_err());
+        assert!(Window::new(&file, fit, 0, 1 << 62).is_err(), "more than any device has");
         let read_only = File::open("/proc/self/exe").unwrap();
-        assert!(Window::new(&read_only, 0, 1).is_err());
+        assert!(Window::new(&read_only, fit, 0, 1).is_err());
     }
 }

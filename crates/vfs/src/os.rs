@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::map;
 use crate::{DirEntry, EntryKind, FileLock, FileSync, RandomAccessFile, Vfs, WritableFile};
 
-use map::Window;
+use map::{Fit, Window};
 
 /// The file system of the operating system.
 ///
@@ -208,15 +208,15 @@ fn read_full_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
 struct OsWriter {
     /// Where appends go as long as they fit. Before `file`: it ends first.
     window: Option<Window>,
-    /// Whether the file system was found fit for that.
-    mappable: bool,
+    /// The file system, once it was found fit for that.
+    fit: Option<Fit>,
     file: Arc<File>,
     len: u64,
 }
 
 impl OsWriter {
     fn new(file: File, len: u64) -> Self {
-        OsWriter { window: None, mappable: false, file: Arc::new(file), len }
+        OsWriter { window: None, fit: None, file: Arc::new(file), len }
     }
 
     fn write(&mut self, mut data: &[u8]) -> io::Result<()> {
@@ -291,13 +291,11 @@ impl WritableFile for OsWriter {
         if len <= self.len || self.window.as_ref().is_some_and(|window| window.end() >= len) {
             return Ok(());
         }
-        self.mappable = self.mappable || map::is_safe(&self.file);
-        if !self.mappable {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
+        let fit = self.fit.or_else(|| Fit::of(&self.file)).ok_or(io::ErrorKind::Unsupported)?;
+        self.fit = Some(fit);
         // One at a time.
         self.window = None;
-        self.window = Some(Window::new(&self.file, self.len, len)?);
+        self.window = Some(Window::new(&self.file, fit, self.len, len)?);
         Ok(())
     }
 
@@ -365,12 +363,22 @@ mod map {
     use std::io;
 
     /// There is none.
+    #[derive(Clone, Copy, Debug)]
+    pub(super) enum Fit {}
+
+    /// There is none.
     #[derive(Debug)]
     pub(super) enum Window {}
 
+    impl Fit {
+        pub(super) fn of(_file: &File) -> Option<Fit> {
+            None
+        }
+    }
+
     impl Window {
-        pub(super) fn new(_file: &File, _from: u64, _to: u64) -> io::Result<Window> {
-            Err(io::ErrorKind::Unsupported.into())
+        pub(super) fn new(_file: &File, fit: Fit, _from: u64, _to: u64) -> io::Result<Window> {
+            match fit {}
         }
 
         pub(super) fn end(&self) -> u64 {
@@ -380,10 +388,6 @@ mod map {
         pub(super) fn store(&mut self, _at: u64, _data: &[u8]) -> bool {
             match *self {}
         }
-    }
-
-    pub(super) fn is_safe(_file: &File) -> bool {
-        false
     }
 }
 

@@ -12,6 +12,9 @@
 const LARGEST: u64 = 1 << 20;
 const SMALLEST: u64 = 16 << 10;
 
+/// A mapped one has at most so many: a writer waits while it is made, for 50 us.
+const LARGEST_MAPPED: u64 = 256 << 10;
+
 /// The smallest piece is at most this part of a segment.
 const SMALLEST_SHARE: u64 = 16;
 
@@ -24,13 +27,13 @@ pub(crate) struct Extent {
     mapped_end: u64,
     /// Up to where there may be some.
     limit: u64,
-    largest: u64,
+    largest_mapped: u64,
     may_map: bool,
 }
 
 impl Extent {
     pub(crate) fn new() -> Self {
-        Extent { end: 0, mapped_end: 0, limit: 0, largest: LARGEST, may_map: false }
+        Extent { end: 0, mapped_end: 0, limit: 0, largest_mapped: LARGEST_MAPPED, may_map: false }
     }
 
     pub(crate) fn allow(&mut self, limit: u64, may_map: bool) {
@@ -39,7 +42,7 @@ impl Extent {
 
     /// A mapping is memory, too.
     pub(crate) fn bound(&mut self, bytes: usize) {
-        self.largest = LARGEST.min(bytes as u64);
+        self.largest_mapped = LARGEST_MAPPED.min(bytes as u64);
     }
 
     pub(crate) fn cannot_map(&mut self) {
@@ -47,7 +50,7 @@ impl Extent {
     }
 
     fn smallest(&self) -> u64 {
-        (self.limit / SMALLEST_SHARE).min(SMALLEST).min(self.largest)
+        (self.limit / SMALLEST_SHARE).min(SMALLEST).min(self.largest_mapped)
     }
 
     /// The length that the file is to have for the syncs to come, when it has no zeros.
@@ -55,7 +58,7 @@ impl Extent {
         if written < self.end {
             return None;
         }
-        let end = self.piece(written, written)?;
+        let end = self.piece(written, written.min(LARGEST))?;
         self.end = end;
         Some(end)
     }
@@ -70,10 +73,10 @@ impl Extent {
         if !self.may_map || written.saturating_add(more) <= self.mapped_end {
             return None;
         }
-        if unsynced < self.smallest() || more > unsynced.min(self.largest) {
+        if unsynced < self.smallest() || more > unsynced.min(self.largest_mapped) {
             return None;
         }
-        let end = self.piece(written, unsynced)?;
+        let end = self.piece(written, unsynced.min(self.largest_mapped))?;
         // Whether it succeeds or not: it is not tried again for each record.
         self.mapped_end = end;
         self.end = self.end.max(end);
@@ -83,7 +86,7 @@ impl Extent {
     /// Where a piece of about `size` bytes ends.
     #[cold]
     fn piece(&self, written: u64, size: u64) -> Option<u64> {
-        let end = written.saturating_add(size.clamp(self.smallest(), self.largest)).min(self.limit);
+        let end = written.saturating_add(size.max(self.smallest())).min(self.limit);
         (end > written).then_some(end)
     }
 
