@@ -352,7 +352,9 @@ impl Options {
             vfs: std::sync::Arc::new(esker_vfs::MemVfs::new()),
             ..Components::for_options(&self)
         };
-        Db::open_with("/db", self, components)
+        // There is no call of the system to save.
+        let log_sink = if self.log_sink == LogSink::Auto { LogSink::Plain } else { self.log_sink };
+        Db::open_with("/db", self.log_sink(log_sink), components)
     }
 
     pub(crate) fn check(&self) -> Result<()> {

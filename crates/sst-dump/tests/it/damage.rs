@@ -1,6 +1,6 @@
 //! Damage: every flip is found where it is, all faults are told and not the first only, and nothing panics.
 
-use crate::util::{closed, copy, crashed, files, flip, run, run_on, state, table, with_name};
+use crate::util::{closed, copy, crashed, files, flip, run, run_on, state, table, with_name, without_room};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -96,7 +96,8 @@ fn damage_in_a_log_and_torn_ends_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     crashed(dir.path());
     let log = with_name(dir.path(), ".wal").pop().unwrap();
-    let good = std::fs::read(&log).unwrap();
+    let good = without_room(&log);
+    std::fs::write(&log, &good).unwrap();
     let check = |words: &str, path: &Path, class: &str, end: &str| {
         let ran = run_on(words, path);
         assert_eq!(ran.code, 1, "{}", ran.out);
@@ -168,7 +169,7 @@ fn every_length_of_every_kind_of_file() {
     sources.push(closed_dir.join("CURRENT"));
     assert_eq!(sources.len(), 4);
     for path in &sources {
-        let good = std::fs::read(path).unwrap();
+        let good = without_room(path);
         let target = cut.join(path.file_name().unwrap());
         let is_log = !path.ends_with("000001.sst") && !path.ends_with("CURRENT");
         let mut sound = 0;

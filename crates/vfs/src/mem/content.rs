@@ -96,6 +96,19 @@ impl Content {
         self.slice(0..self.len)
     }
 
+    /// Puts bytes in the place of others, inside the content.
+    pub(super) fn write_at(&mut self, offset: usize, data: &[u8]) {
+        assert!(offset + data.len() <= self.len, "{} bytes at {offset} of {} bytes", data.len(), self.len);
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done;
+            let chunk = &mut Arc::make_mut(&mut self.chunks[at / CHUNK_SIZE])[at % CHUNK_SIZE..];
+            let count = chunk.len().min(data.len() - done);
+            chunk[..count].copy_from_slice(&data[done..done + count]);
+            done += count;
+        }
+    }
+
     /// Passes every byte of a range that lies inside the content, with its offset, through `change`.
     pub(super) fn change(&mut self, range: Range<usize>, mut change: impl FnMut(usize, u8) -> u8) {
         assert!(range.end <= self.len, "{range:?} of {} bytes", self.len);
@@ -127,7 +140,13 @@ mod tests {
             let (mut content, mut model) = (Content::default(), Vec::<u8>::new());
             let mut clones = Vec::new();
             for step in 0..60 {
-                match rng.below(4) {
+                match rng.below(5) {
+                    4 => {
+                        let start = rng.below(model.len() + 1);
+                        let data = vec![step as u8; rng.below(model.len() - start + 1)];
+                        content.write_at(start, &data);
+                        model[start..start + data.len()].copy_from_slice(&data);
+                    }
                     0 | 1 => {
                         let data: Vec<u8> =
                             (0..rng.below(3 * CHUNK_SIZE)).map(|i| (i * 7 + step) as u8).collect();

@@ -175,7 +175,7 @@ impl FileState {
             return;
         }
         let end = start + data.len();
-        self.content.change(start..end, |offset, _| data[offset - start]);
+        self.content.write_at(start, data);
         if self.journal.len() >= JOURNAL_LEN_MAX
             && let Some(FileOp::Fill(range)) = self.journal.last_mut()
             && range.end == start
