@@ -23,6 +23,7 @@ mod flow;
 mod flush;
 mod health;
 mod limits;
+mod log_sink;
 mod memory;
 mod model;
 mod odd_input;
