@@ -12,7 +12,8 @@
 //! line --> sleeps, in order of arrival
 //! ```
 //!
-//! So a thread waits for at most about a turn for each thread before it, and a switch is paid once a turn.
+//! So a thread waits for at most about a turn for each thread before it, and a switch is paid once a turn. The more wait, the
+//! shorter is a turn.
 //!
 //! # Thread safety
 //!
@@ -27,17 +28,26 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-/// How long the first of the line waits before the lock is reserved for it.
-const TURN: Duration = Duration::from_micros(500);
+/// How long those who wait should wait together, about: with few of them turns are so long that less than one write in a
+/// thousand waits for one.
+const ROUND: Duration = Duration::from_millis(2);
+/// The shortest turn: a switch of threads costs a tenth of it.
+const TURN_MIN: Duration = Duration::from_micros(250);
+
+/// How long the first of `waiting` threads waits before the lock is reserved for it, in nanoseconds.
+fn turn(waiting: usize) -> u64 {
+    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    (nanos(ROUND) / (waiting as u64).max(1)).max(nanos(TURN_MIN))
+}
 
 /// See the module.
 pub(crate) struct TurnLock<T> {
     inner: Mutex<T>,
     clock: std::sync::Arc<dyn Clock>,
-    /// Whether there is a first of the line, and since when, in nanoseconds.
+    /// Whether there is a first of the line, and when its turn comes, in nanoseconds.
     wanted: AtomicBool,
-    since: AtomicU64,
-    /// Whether its turn has come.
+    due: AtomicU64,
+    /// Whether it has come.
     reserved: AtomicBool,
     line: Mutex<Line>,
 }
@@ -72,7 +82,7 @@ impl<T> TurnLock<T> {
             inner: Mutex::new(value),
             clock,
             wanted: AtomicBool::new(false),
-            since: AtomicU64::new(0),
+            due: AtomicU64::new(0),
             reserved: AtomicBool::new(false),
             line: Mutex::default(),
         }
@@ -100,7 +110,7 @@ impl<T> TurnLock<T> {
             let mut line = self.line.lock();
             if !line.has_first {
                 line.has_first = true;
-                self.begin_turn();
+                self.begin_turn(1);
                 return;
             }
             let place = Arc::new(Place::default());
@@ -120,7 +130,7 @@ impl<T> TurnLock<T> {
             let mut line = self.line.lock();
             let next = line.waiting.pop_front();
             match next {
-                Some(_) => self.begin_turn(),
+                Some(_) => self.begin_turn(1 + line.waiting.len()),
                 None => line.has_first = false,
             }
             next
@@ -131,8 +141,8 @@ impl<T> TurnLock<T> {
         }
     }
 
-    fn begin_turn(&self) {
-        self.since.store(self.now(), Ordering::Relaxed);
+    fn begin_turn(&self, waiting: usize) {
+        self.due.store(self.now().saturating_add(turn(waiting)), Ordering::Relaxed);
         self.wanted.store(true, Ordering::Relaxed);
     }
 
@@ -143,8 +153,7 @@ impl<T> TurnLock<T> {
     /// Called by the holder when somebody waits.
     #[cold]
     fn look_at_the_clock(&self) {
-        let waited = self.now().saturating_sub(self.since.load(Ordering::Relaxed));
-        if Duration::from_nanos(waited) >= TURN {
+        if self.now() >= self.due.load(Ordering::Relaxed) {
             self.reserved.store(true, Ordering::Relaxed);
         }
     }
