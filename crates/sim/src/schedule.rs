@@ -374,7 +374,8 @@ fn threads(case: &mut Case<'_>) {
     case.coverage.hit("crash after threads");
 }
 
-fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+/// The message of a thread's panic.
+pub(crate) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }

@@ -22,6 +22,7 @@ use esker_base::SplitMix64;
 
 use crate::disk::Disk;
 use crate::lab::{Case, Harness};
+use crate::schedule::text_of;
 use crate::session::assert_sound;
 
 /// Everything at once, for long.
@@ -337,7 +338,7 @@ fn round(
         shared.stop.store(true, Ordering::Relaxed);
         for thread in threads {
             if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
+                panic!("{}", text_of(&*panic));
             }
         }
     });
