@@ -12,7 +12,7 @@
 use crate::core::{Core, CoreParts};
 use crate::event::{Event, RecoveryReport};
 use crate::memory::Memory;
-use crate::replayed::Replayed;
+use crate::replayed::{Replayed, Unsorted};
 use crate::room::{Room, fitted};
 use crate::sink::{MadeTables, TableSink, sync_dir};
 use crate::state::{Keyspace, State};
@@ -23,13 +23,17 @@ use crate::write::LogEnd;
 use crate::{Components, Error, ErrorKind, Options, RecoveryMode, Result};
 use esker_base::{FileKind, FileNumber, SequenceNumber, SplitMix64, parse_file_name, planted};
 use esker_compaction::{CompactionJob, DeeperTables, SnapshotStripes, Step};
-use esker_manifest::{ManifestState, ManifestWriter, Recovery, VersionEdit};
+use esker_manifest::{ManifestState, ManifestWriter, Recovery, TableMetadata, VersionEdit};
 use esker_vfs::{EntryKind, FileLock, OpenFiles, Vfs};
 use esker_wal::{LogKind, LogReplay, LogWriter, Record, RecordType, RecoverOptions, SegmentHeader};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of replayed operations from which on two tables are written at the same time.
+const WRITTEN_IN_TWO: usize = 2 << 20;
 
 impl Core {
     /// Opens the database in `dir`.
@@ -278,21 +282,54 @@ impl<'a> Opening<'a> {
         Ok(())
     }
 
-    /// Writes what was replayed to a level-0 table. Only the new manifest, at the end, will name it.
+    /// Writes what was replayed to a level-0 table, or to two with half of the keys each. Only the new manifest, at the end,
+    /// will name it.
     fn flush(&mut self) -> Result<()> {
         if self.replayed.is_empty() {
             return Ok(());
         }
-        let sorted = std::mem::take(&mut self.replayed).into_sorted();
+        let replayed = std::mem::take(&mut self.replayed);
+        let scheduler = &self.components.scheduler;
+        let in_two = scheduler.is_parallel() && replayed.memory_usage() >= WRITTEN_IN_TWO;
+        let mut lower = replayed.into_unsorted();
+        let upper = if in_two { lower.split_off_half() } else { None };
+        let numbers = AtomicU64::new(self.next_file);
+        let made = match upper {
+            None => self.write_tables(lower, &numbers)?,
+            Some(upper) => {
+                let (mut lower, mut upper) = (Some(lower), Some(upper));
+                let (mut made, mut others) = (Ok(Vec::new()), Ok(Vec::new()));
+                let this = &*self;
+                let write = |part: &mut Option<Unsorted>| match part.take() {
+                    Some(part) => this.write_tables(part, &numbers),
+                    None => Ok(Vec::new()),
+                };
+                scheduler.both(&mut || made = write(&mut lower), &mut || others = write(&mut upper));
+                let mut made = made?;
+                made.append(&mut others?);
+                made
+            }
+        };
+        self.next_file = numbers.into_inner();
+        let mut edit = VersionEdit::new();
+        for table in made {
+            edit.add_table(0, 0, table);
+        }
+        self.state = self.state.apply(&edit)?;
+        Ok(())
+    }
+
+    /// Sorts operations and writes them to a table.
+    fn write_tables(&self, part: Unsorted, numbers: &AtomicU64) -> Result<Vec<Arc<TableMetadata>>> {
         let Some(keyspace) = self.state.keyspaces.get(&0) else {
             return Err(Error::fatal("the default keyspace is missing"));
         };
         let deeper = DeeperTables::below_memtables(&keyspace.version);
         // Nobody reads yet, so only the newest versions count.
-        let mut job = CompactionJob::flush(sorted, SnapshotStripes::new([], self.last_seq), deeper);
+        let stripes = SnapshotStripes::new([], self.last_seq);
+        let mut job = CompactionJob::flush(part.sorted(), stripes, deeper);
         let mut made = MadeTables::default();
-        let next_file = std::cell::Cell::new(self.next_file);
-        let new_number = || FileNumber(next_file.replace(next_file.get() + 1));
+        let new_number = || FileNumber(numbers.fetch_add(1, Ordering::Relaxed));
         let mut sink = TableSink {
             vfs: self.components.vfs.as_ref(),
             opener: &self.tables,
@@ -303,13 +340,7 @@ impl<'a> Opening<'a> {
             room: None,
         };
         while job.step(&mut sink, usize::MAX)? == Step::More {}
-        self.next_file = next_file.get();
-        let mut edit = VersionEdit::new();
-        for table in made.finished {
-            edit.add_table(0, 0, table);
-        }
-        self.state = self.state.apply(&edit)?;
-        Ok(())
+        Ok(made.finished)
     }
 
     fn report(&self, replay: &LogReplay) -> RecoveryReport {

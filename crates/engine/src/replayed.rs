@@ -14,22 +14,39 @@ use esker_base::{
     BatchReader, InternalIterator, InternalKeyRef, SequenceNumber, ValueKind, common_prefix_len,
 };
 use std::cmp::Ordering;
+use std::hint::black_box;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Bytes in a chunk. A larger batch gets one of its own.
 const CHUNK: usize = 1 << 20;
 /// Fewest bytes of an operation.
 const MIN_OPERATION: usize = 2;
+/// Entries that are read a little of before the first of them is wanted.
+const AHEAD: usize = 16;
 /// Bytes of a key that are in its reference.
 const HEAD: usize = 8;
 
 /// Operations of batches, in the order of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Replayed {
-    chunks: Vec<Vec<u8>>,
+    chunks: Chunks,
     references: Vec<Reference>,
     bytes: usize,
 }
+
+/// Operations that are to be sorted, and that a table may be made of without the others: all versions of their keys.
+#[derive(Debug)]
+pub(crate) struct Unsorted {
+    chunks: Arc<Chunks>,
+    references: Vec<Reference>,
+    /// How many leading bytes all user keys share.
+    shared: usize,
+}
+
+/// The bytes that references refer to.
+#[derive(Debug, Default)]
+struct Chunks(Vec<Vec<u8>>);
 
 /// One operation: where it is.
 #[derive(Clone, Copy, Debug)]
@@ -67,11 +84,12 @@ impl Replayed {
         dir: &Path,
     ) -> Result<()> {
         let too_large = || Error::fatal("the log handed out a batch that is too large");
-        if self.chunks.last().is_none_or(|chunk| chunk.capacity() - chunk.len() < payload.len()) {
-            self.chunks.push(Vec::with_capacity(payload.len().max(CHUNK)));
+        let chunks = &mut self.chunks.0;
+        if chunks.last().is_none_or(|chunk| chunk.capacity() - chunk.len() < payload.len()) {
+            chunks.push(Vec::with_capacity(payload.len().max(CHUNK)));
         }
-        let chunk = u32::try_from(self.chunks.len() - 1).map_err(|_| too_large())?;
-        let bytes = &mut self.chunks[chunk as usize];
+        let chunk = u32::try_from(chunks.len() - 1).map_err(|_| too_large())?;
+        let bytes = &mut chunks[chunk as usize];
         let start = bytes.len();
         bytes.extend_from_slice(payload);
         self.bytes += payload.len();
@@ -101,18 +119,56 @@ impl Replayed {
         Ok(())
     }
 
-    /// All operations in the order of their keys. Not positioned yet.
-    pub(crate) fn into_sorted(mut self) -> ReplayedIterator {
-        let mut references = std::mem::take(&mut self.references);
-        let shared = self.shared_by_all(&references);
+    /// All operations, with their heads.
+    pub(crate) fn into_unsorted(self) -> Unsorted {
+        let Replayed { chunks, mut references, .. } = self;
+        let shared = chunks.shared_by_all(&references);
         for reference in &mut references {
-            reference.head = head_of(self.user_key(reference).get(shared..).unwrap_or_default());
+            reference.head = head_of(chunks.user_key(reference).get(shared..).unwrap_or_default());
         }
-        references.sort_unstable_by(|a, b| self.compare(a, b, shared));
-        self.references = references;
-        ReplayedIterator { sorted: self, at: usize::MAX }
+        Unsorted { chunks: Arc::new(chunks), references, shared }
+    }
+}
+
+impl Unsorted {
+    /// Takes the upper half of the user keys out; `None` when there is only one user key.
+    pub(crate) fn split_off_half(&mut self) -> Option<Unsorted> {
+        let half = self.references.len() / 2;
+        let Unsorted { chunks, references, shared } = self;
+        if half == 0 {
+            return None;
+        }
+        let (lower, &mut middle, _) =
+            references.select_nth_unstable_by(half, |a, b| chunks.compare(a, b, *shared));
+        // Newer versions of the key in the middle are before it, anywhere in the lower half.
+        let middle_key = chunks.user_key(&middle);
+        let mut end = half;
+        let mut at = 0;
+        while at < end {
+            if lower[at].head == middle.head && chunks.user_key(&lower[at]) == middle_key {
+                end -= 1;
+                lower.swap(at, end);
+            } else {
+                at += 1;
+            }
+        }
+        let upper = references.split_off(end);
+        if end == 0 {
+            *references = upper;
+            return None;
+        }
+        Some(Unsorted { chunks: Arc::clone(chunks), references: upper, shared: *shared })
     }
 
+    /// In the order of the keys. Not positioned yet.
+    pub(crate) fn sorted(self) -> ReplayedIterator {
+        let Unsorted { chunks, mut references, shared } = self;
+        references.sort_unstable_by(|a, b| chunks.compare(a, b, shared));
+        ReplayedIterator { chunks, references, at: usize::MAX }
+    }
+}
+
+impl Chunks {
     /// How many leading bytes all user keys share.
     fn shared_by_all(&self, references: &[Reference]) -> usize {
         let Some(first) = references.first().map(|first| self.user_key(first)) else { return 0 };
@@ -124,7 +180,7 @@ impl Replayed {
     #[inline]
     fn user_key(&self, reference: &Reference) -> &[u8] {
         let start = reference.key_at as usize;
-        &self.chunks[reference.chunk as usize][start..start + usize::from(reference.key_len)]
+        &self.0[reference.chunk as usize][start..start + usize::from(reference.key_len)]
     }
 
     /// The order of internal keys, given that all keys share `shared` bytes, and that the heads are those behind.
@@ -158,7 +214,8 @@ fn head_of(bytes: &[u8]) -> u64 {
 /// Walks what was replayed, in order.
 #[derive(Debug)]
 pub(crate) struct ReplayedIterator {
-    sorted: Replayed,
+    chunks: Arc<Chunks>,
+    references: Vec<Reference>,
     /// Place of the present entry; there is none at the end, and before the first seek.
     at: usize,
 }
@@ -166,28 +223,46 @@ pub(crate) struct ReplayedIterator {
 impl ReplayedIterator {
     #[inline]
     fn present(&self) -> &Reference {
-        &self.sorted.references[self.at]
+        &self.references[self.at]
+    }
+
+    /// Before the first of some entries that lie all over the memory: reads a little of each, so that the processor waits for
+    /// all of them at once.
+    #[inline]
+    fn look_ahead(&self) {
+        if !self.at.is_multiple_of(AHEAD) {
+            return;
+        }
+        let rest = self.references.get(self.at..).unwrap_or_default();
+        let seen = rest.iter().take(AHEAD).fold(0, |seen, reference| {
+            let chunk = &self.chunks.0[reference.chunk as usize];
+            let end = reference.value_at as usize + reference.value_len as usize;
+            seen ^ chunk.get(reference.key_at as usize).unwrap_or(&0)
+                ^ chunk.get(end.wrapping_sub(1)).unwrap_or(&0)
+        });
+        black_box(seen);
     }
 
     #[inline]
     fn key_of(&self, reference: &Reference) -> InternalKeyRef<'_> {
-        InternalKeyRef::new(self.sorted.user_key(reference), reference.seq, reference.kind)
+        InternalKeyRef::new(self.chunks.user_key(reference), reference.seq, reference.kind)
     }
 }
 
 impl InternalIterator for ReplayedIterator {
     fn seek_to_first(&mut self) -> Result<()> {
         self.at = 0;
+        self.look_ahead();
         Ok(())
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.at = self.sorted.references.len().wrapping_sub(1);
+        self.at = self.references.len().wrapping_sub(1);
         Ok(())
     }
 
     fn seek(&mut self, target: InternalKeyRef<'_>) -> Result<()> {
-        self.at = self.sorted.references.partition_point(|reference| self.key_of(reference) < target);
+        self.at = self.references.partition_point(|reference| self.key_of(reference) < target);
         Ok(())
     }
 
@@ -195,6 +270,7 @@ impl InternalIterator for ReplayedIterator {
     fn next(&mut self) -> Result<()> {
         if self.valid() {
             self.at += 1;
+            self.look_ahead();
         }
         Ok(())
     }
@@ -209,7 +285,7 @@ impl InternalIterator for ReplayedIterator {
 
     #[inline]
     fn valid(&self) -> bool {
-        self.at < self.sorted.references.len()
+        self.at < self.references.len()
     }
 
     #[inline]
@@ -221,7 +297,7 @@ impl InternalIterator for ReplayedIterator {
     fn value(&self) -> &[u8] {
         let reference = self.present();
         let start = reference.value_at as usize;
-        &self.sorted.chunks[reference.chunk as usize][start..start + reference.value_len as usize]
+        &self.chunks.0[reference.chunk as usize][start..start + reference.value_len as usize]
     }
 }
 
@@ -231,6 +307,26 @@ mod tests {
     use crate::WriteBatch;
     use esker_base::{InternalKey, SplitMix64};
     use std::collections::BTreeMap;
+
+    /// Two parts are what one would be, and no user key is in both.
+    fn check_halves(lower: Unsorted, upper: Unsorted, model: &BTreeMap<InternalKey, Vec<u8>>) {
+        let mut expected = model.iter();
+        let (mut last, mut lens) = (None::<InternalKey>, [0, 0]);
+        for (half, len) in [lower, upper].into_iter().zip(&mut lens) {
+            let mut iter = half.sorted();
+            iter.seek_to_first().unwrap();
+            assert!(last.is_none_or(|last| last.user_key != iter.key().user_key), "a key in both halves");
+            last = None;
+            while iter.valid() {
+                let (key, value) = expected.next().unwrap();
+                assert_eq!((iter.key(), iter.value()), (key.as_ref(), &value[..]));
+                last = Some(key.clone());
+                *len += 1;
+                iter.next().unwrap();
+            }
+        }
+        assert!(expected.next().is_none() && lens.iter().all(|&len| len > 0), "{lens:?}");
+    }
 
     /// Keys with and without a prefix that all share, that differ in zeros and lengths only, or are versions of one.
     #[test]
@@ -264,7 +360,14 @@ mod tests {
                 }
                 replayed.add(first, u64::from(batch.len()), batch.encoded(), Path::new("dir")).unwrap();
             }
-            let mut iter = replayed.into_sorted();
+            let mut unsorted = replayed.into_unsorted();
+            if seed % 2 == 1
+                && let Some(upper) = unsorted.split_off_half()
+            {
+                check_halves(unsorted, upper, &model);
+                continue;
+            }
+            let mut iter = unsorted.sorted();
             assert!(!iter.valid());
             iter.seek_to_first().unwrap();
             for (key, value) in &model {
@@ -295,7 +398,7 @@ mod tests {
             replayed.add(seq, 1, batch.encoded(), Path::new("dir")).unwrap();
         }
         assert!(replayed.memory_usage() > 2 * CHUNK);
-        let mut iter = replayed.into_sorted();
+        let mut iter = replayed.into_unsorted().sorted();
         iter.seek_to_first().unwrap();
         for len in [value.len(), 0, value.len()] {
             assert_eq!(iter.value(), &value[..len]);

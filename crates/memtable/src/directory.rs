@@ -59,13 +59,13 @@ struct Block {
 #[derive(Debug, Default)]
 struct Lows {
     /// The heads of the keys, together: they decide most searches.
-    heads: Vec<u128>,
+    heads: Vec<u64>,
     keys: Vec<ShortKey>,
 }
 
 impl Lows {
     fn insert(&mut self, at: usize, low: ShortKey) {
-        self.heads.insert(at, low.head());
+        self.heads.insert(at, low.head_word());
         self.keys.insert(at, low);
     }
 
@@ -82,8 +82,8 @@ impl Lows {
     /// Index of the last bound at or before `key`.
     #[inline]
     fn floor(&self, key: &ShortKey, entries: &EntryStore) -> usize {
-        let end = self.heads.partition_point(|&head| head <= key.head());
-        if end < 2 || self.heads[end - 1] < key.head() {
+        let end = self.heads.partition_point(|&head| head <= key.head_word());
+        if end < 2 || self.heads[end - 1] < key.head_word() {
             return end.saturating_sub(1);
         }
         self.floor_among_equals(end, key, entries)
@@ -92,7 +92,7 @@ impl Lows {
     /// The same where several bounds may have the head of the key.
     #[inline(never)]
     fn floor_among_equals(&self, end: usize, key: &ShortKey, entries: &EntryStore) -> usize {
-        let start = self.heads[..end].partition_point(|&head| head < key.head());
+        let start = self.heads[..end].partition_point(|&head| head < key.head_word());
         let at_or_before = self.keys[start..end].partition_point(|low| low.cmp_in(key, entries) != Greater);
         (start + at_or_before).saturating_sub(1)
     }

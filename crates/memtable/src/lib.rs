@@ -16,7 +16,8 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `memtable` | [`Memtable`]: what the engine sees; [`MemtableWriter`]: the right to insert |
+//! | `memtable` | [`Memtable`]: what the engine sees |
+//! | `writer` | [`MemtableWriter`]: the right to insert |
 //! | `iter` | [`MemtableIterator`] |
 //! | `entries` | the entries themselves, appended and never moved |
 //! | `hash_index` | from the hash of a key to its newest entry |
@@ -34,6 +35,8 @@ mod leaf_list;
 mod mem_key;
 mod memtable;
 mod ordered;
+mod writer;
 
 pub use iter::MemtableIterator;
-pub use memtable::{Found, FoundRef, Memtable, MemtableWriter};
+pub use memtable::{Found, FoundRef, Memtable};
+pub use writer::MemtableWriter;

@@ -54,6 +54,18 @@ pub trait Scheduler: Send + Sync + Debug {
         work.sync();
     }
 
+    /// Whether [`both`](Scheduler::both) does two things at the same time. If so, an open that has much to replay writes two
+    /// tables where it would write one.
+    fn is_parallel(&self) -> bool {
+        false
+    }
+
+    /// Runs both, one after the other or at the same time, and returns when both have ended. Called by an open.
+    fn both(&self, one: &mut (dyn FnMut() + Send), other: &mut (dyn FnMut() + Send)) {
+        one();
+        other();
+    }
+
     /// Holds a writer up for a moment, at most a millisecond.
     fn delay(&self, duration: Duration);
 

@@ -173,6 +173,24 @@ impl Scheduler for ThreadScheduler {
         }
     }
 
+    fn is_parallel(&self) -> bool {
+        self.threads > 1
+    }
+
+    fn both(&self, one: &mut (dyn FnMut() + Send), other: &mut (dyn FnMut() + Send)) {
+        // The other is done here when there is no thread to be had, and then the first has not begun.
+        let one = Mutex::new(one);
+        std::thread::scope(|scope| {
+            let started = std::thread::Builder::new()
+                .name("esker-open".to_owned())
+                .spawn_scoped(scope, || (*one.lock())());
+            other();
+            if started.is_err() {
+                (*one.lock())();
+            }
+        });
+    }
+
     #[expect(clippy::disallowed_methods, reason = "this is the module that waits")]
     fn delay(&self, duration: Duration) {
         thread::sleep(duration);

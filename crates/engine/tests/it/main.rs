@@ -29,6 +29,7 @@ mod model;
 mod odd_input;
 mod recipes;
 mod repair;
+mod replay;
 mod review;
 mod scanned;
 mod support;
