@@ -46,9 +46,11 @@ impl ImageCursor {
     /// Takes an image, and is not valid.
     pub(crate) fn set_image(&mut self, image: Image) {
         self.valid = false;
+        self.prefix_len = image.prefix().len();
         self.key.clear();
+        // One allocation for most tables, whose blocks have prefixes of about one length.
+        self.key.reserve(self.prefix_len + 2 * CHUNK);
         self.key.extend_from_slice(image.prefix());
-        self.prefix_len = self.key.len();
         self.key.resize(self.prefix_len + CHUNK, 0);
         self.image = Some(image);
     }
@@ -175,16 +177,21 @@ impl ImageCursor {
                 *room = *chunk;
                 self.key_len = self.prefix_len + rest.len();
             }
-            _ => {
-                self.key.truncate(self.prefix_len);
-                self.key.extend_from_slice(rest);
-                self.key_len = self.key.len();
-                self.key.resize(self.key_len.max(self.prefix_len + CHUNK), 0);
-            }
+            _ => self.take_long(&spot),
         }
         (self.seq, self.kind) = (seq, kind);
         self.spot = spot;
         self.index = index;
         Ok(true)
+    }
+
+    /// Takes the key at `spot`, which is long or near the end of the image.
+    #[inline(never)]
+    fn take_long(&mut self, spot: &Spot) {
+        let rest = self.image.as_ref().map_or(&[][..], |image| image.rest(spot));
+        self.key.truncate(self.prefix_len);
+        self.key.extend_from_slice(rest);
+        self.key_len = self.key.len();
+        self.key.resize(self.key_len.max(self.prefix_len + CHUNK), 0);
     }
 }

@@ -55,7 +55,7 @@ impl TableIterator {
     fn enter(&mut self, number: usize) -> Result<()> {
         self.cursor.clear();
         match &mut self.readahead {
-            None => self.cursor.set(&self.table.block(number)?.form),
+            None => self.table.with_block(number, |block| self.cursor.set(&block.form))?,
             Some(readahead) => self.cursor.set(&self.table.block_once(number, readahead)?.form),
         }
         self.number = number;

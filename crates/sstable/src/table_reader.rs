@@ -260,15 +260,16 @@ impl TableReader {
         }
     }
 
-    /// Data block `number`, from the cache or the file; it is in the cache afterwards.
-    pub(crate) fn block(&self, number: usize) -> Result<Arc<CachedBlock>> {
+    /// Lends data block `number`, from the cache or the file; it is in the cache afterwards.
+    #[inline]
+    pub(crate) fn with_block<R>(&self, number: usize, read: impl FnOnce(&CachedBlock) -> R) -> Result<R> {
         let cached = self.slots.as_ref().and_then(|slots| slots.look(number));
-        match cached.and_then(Guard::into_inner) {
+        match cached.as_deref().and_then(Option::as_deref) {
             Some(block) if !self.verify_reads || block.is_intact() => {
                 block.hit();
-                Ok(block)
+                Ok(read(block))
             }
-            block => self.fetch(number, block.is_some()),
+            block => Ok(read(&*self.fetch(number, block.is_some())?)),
         }
     }
 
@@ -387,9 +388,10 @@ mod tests {
             assert_eq!(table.get(&lookup).unwrap().unwrap().value, b"value");
 
             let slots = table.slots.as_ref().unwrap();
-            let image = |number| match &table.block(number).unwrap().form {
-                Form::Image(image) => image.clone(),
-                Form::Block(_) => panic!("no image"),
+            let image = |number| {
+                let form = table.with_block(number, |block| block.form.clone()).unwrap();
+                let Form::Image(image) = form else { panic!("no image") };
+                image
             };
             slots.insert(0, Arc::new(CachedBlock::of(Form::Image(image(0).scribbled()))));
             let found = table.get(&lookup).unwrap().unwrap().value;

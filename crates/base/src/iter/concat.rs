@@ -41,16 +41,12 @@ impl<S: ConcatSource> ConcatIterator<S> {
     }
 
     /// Makes the source at `index` the current one, reusing it when it is open.
-    fn open(&mut self, index: usize) -> Result<&mut S::Iter> {
-        let reuse = self.current.take_if(|(at, _)| *at == index);
-        let iter = match reuse {
-            Some((_, iter)) => iter,
-            None => {
-                self.current = None;
-                self.source.open(index)?
-            }
-        };
-        Ok(&mut self.current.insert((index, iter)).1)
+    fn open(&mut self, index: usize) -> Result<()> {
+        if self.current.as_ref().is_none_or(|(at, _)| *at != index) {
+            self.current = None;
+            self.current = Some((index, self.source.open(index)?));
+        }
+        Ok(())
     }
 
     /// Runs a movement on the current source; forgets the source when that fails.
