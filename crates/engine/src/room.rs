@@ -306,7 +306,8 @@ impl Core {
     fn check_low_room(&self, request: &Request, may_wait: bool) -> Result<()> {
         let bytes = request.payload.len() as u64;
         let room = if only_deletes(request) {
-            self.room_for_deletes(bytes, may_wait)
+            // A database of which nothing but deletes was asked since its open has not looked yet.
+            if self.look_again(bytes).is_ok() { Ok(()) } else { self.room_for_deletes(bytes, may_wait) }
         } else {
             self.look_again(bytes).inspect_err(|_| self.seal_for_room())
         };

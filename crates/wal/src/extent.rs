@@ -15,6 +15,9 @@ const SMALLEST: u64 = 16 << 10;
 /// A mapped one has at most so many: a writer waits while it is made, for 50 us.
 const LARGEST_MAPPED: u64 = 256 << 10;
 
+/// Nothing is mapped for larger records: a call of the system costs no more than faults for so many pages.
+const LARGEST_RECORD: u64 = 2 << 10;
+
 /// The smallest piece is at most this part of a segment.
 const SMALLEST_SHARE: u64 = 16;
 
@@ -73,7 +76,7 @@ impl Extent {
         if !self.may_map || written.saturating_add(more) <= self.mapped_end {
             return None;
         }
-        if unsynced < self.smallest() || more > unsynced.min(self.largest_mapped) {
+        if unsynced < self.smallest() || more > unsynced.min(self.largest_mapped).min(LARGEST_RECORD) {
             return None;
         }
         let end = self.piece(written, unsynced.min(self.largest_mapped))?;
