@@ -47,6 +47,10 @@ impl Window {
     /// With too short a prefix many heads are equal, with too long a one later keys are outside: sorted numbers soon lack
     /// the leading digits that the first ones share. So the place where most neighbours differ comes behind [`ROOM`] bytes.
     pub(crate) fn learned<'a>(keys: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
+        if keys.clone().all(|key| key.len() <= HEAD) {
+            // The heads are all of the keys, and iterators need no entries to tell them.
+            return Self::default();
+        }
         let neighbours = keys.clone().zip(keys.clone().skip(1)).filter(|(one, other)| one != other);
         let mut common: Vec<usize> = neighbours.map(|(one, other)| common_prefix_len(one, other)).collect();
         common.sort_unstable();
@@ -361,6 +365,8 @@ mod tests {
         // Short keys, and keys that differ early, have their first bytes in the head.
         assert_eq!(learn(&(0..100).map(|n| format!("k{n:05}")).collect::<Vec<_>>()), 0);
         assert_eq!(learn(&(0..100).map(|n| format!("{:016x}", random(n))).collect::<Vec<_>>()), 0);
+        assert_eq!(learn(&(0..100).map(|n| format!("{n:016}")).collect::<Vec<_>>()), 0);
+        assert_eq!(learn(&(0..100).map(|n| format!("{n:017}")).collect::<Vec<_>>()), 10);
         // Behind a prefix, counters keep room for four more digits than these hundred have.
         assert_eq!(learn(&(0..100).map(|n| format!("{prefix}{n:016}")).collect::<Vec<_>>()), 49);
         assert_eq!(learn(&(0..100).map(|n| format!("{prefix}{:016x}", random(n))).collect::<Vec<_>>()), 36);

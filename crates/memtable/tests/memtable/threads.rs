@@ -156,10 +156,11 @@ fn several_writers_lose_nothing() {
 }
 
 /// Seeks in both directions land exactly, also while the stretch of the order that they land in is being split: the
-/// writer appends, so every split is where the readers are.
+/// writer appends, so every split is where the readers are. The keys share a prefix, so the first split changes all heads.
 #[test]
 fn seeks_land_exactly_while_leaves_are_split() {
     const WRITES: u64 = 200_000;
+    let shared = |seq: u64| [b"a prefix that all share/", &seq.to_be_bytes()[..]].concat();
     let table = Arc::new(Memtable::new(SEED, 16 << 10));
     let visible = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -169,7 +170,7 @@ fn seeks_land_exactly_while_leaves_are_split() {
                 let mut iter = table.iter();
                 loop {
                     let seq = visible.load(Ordering::Acquire);
-                    let key = seq.to_be_bytes();
+                    let key = shared(seq);
                     let target = InternalKeyRef::new(&key, seq, ValueKind::Put);
                     if forward {
                         iter.seek(target).unwrap()
@@ -186,7 +187,7 @@ fn seeks_land_exactly_while_leaves_are_split() {
             });
         }
         for seq in 1..=WRITES {
-            put(&table, &seq.to_be_bytes(), seq, b"");
+            put(&table, &shared(seq), seq, b"");
             visible.store(seq, Ordering::Release);
         }
     });
