@@ -72,7 +72,45 @@ impl WriteBatch {
         self
     }
 
-    /// Adds an operation on a keyspace.
+    /// Moves all operations of `other` to the end of this one, and leaves it empty. What was refused there is refused here,
+    /// and so is a batch that gets too large.
+    ///
+    /// ```
+    /// # use esker_base as esker;
+    /// let (mut batch, mut more) = (esker::WriteBatch::new(), esker::WriteBatch::new());
+    /// batch.put(b"a", b"1");
+    /// more.put(b"a", b"2").delete(b"b");
+    /// batch.append(&mut more);
+    /// assert_eq!((batch.len(), more.len()), (3, 0));
+    /// ```
+    pub fn append(&mut self, other: &mut WriteBatch) -> &mut Self {
+        let bytes = self.bytes.len().saturating_add(other.bytes.len());
+        let count = self.count.checked_add(other.count).filter(|count| *count <= MAX_BATCH_OPS);
+        match count.filter(|_| bytes <= MAX_BATCH_BYTES) {
+            Some(count) => {
+                self.bytes.append(&mut other.bytes);
+                self.count = count;
+                self.special |= other.special;
+            }
+            None => {
+                let error = Error::too_large("a batch", bytes as u64, MAX_BATCH_BYTES as u64);
+                self.refused.get_or_insert(error);
+            }
+        }
+        if let Some(error) = other.refused.take() {
+            self.refused.get_or_insert(error);
+        }
+        other.clear();
+        self
+    }
+
+    /// Bytes of the encoded operations: what the batch takes in the log, but for its frame. At most 4 GiB.
+    pub fn byte_size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds an operation on a keyspace: for the layers below the public interface, which has one keyspace.
+    #[doc(hidden)]
     #[inline]
     pub fn push(&mut self, keyspace: KeyspaceId, kind: ValueKind, key: &[u8], value: &[u8]) {
         if let Some(error) = self.refusal(key, value) {

@@ -98,7 +98,7 @@ pub enum ErrorKind {
         /// What this build does not know.
         what: String,
     },
-    /// A conditional write met a newer version.
+    /// A conditional write met a newer version. Nothing returns it yet: there are no conditional writes.
     Conflict,
     /// The write would have had to wait for background work, and was told not to. Nothing was written.
     WouldStall {

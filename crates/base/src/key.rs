@@ -10,6 +10,10 @@ pub type SequenceNumber = u64;
 /// Largest sequence number: 56 bits.
 pub const MAX_SEQUENCE: SequenceNumber = (1 << 56) - 1;
 
+/// The largest sequence number that is given out. Honest databases never come near it; the rest are kept so that no
+/// arithmetic near the end can go wrong.
+pub const LAST_SEQUENCE: SequenceNumber = MAX_SEQUENCE - (1 << 20);
+
 /// Longest user key in bytes. The empty key is valid.
 pub const MAX_KEY_LEN: usize = 65_535;
 

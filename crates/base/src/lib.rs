@@ -25,8 +25,8 @@ pub use file::{FileKind, FileNumber, parse_file_name};
 pub use hash::{SplitMix64, key_hash};
 pub use iter::{ConcatIterator, ConcatSource, EntryBatch, InternalIterator, MergingIterator, VecIterator};
 pub use key::{
-    InternalKey, InternalKeyRef, Lookup, MAX_KEY_LEN, MAX_SEQUENCE, MAX_VALUE_LEN, SequenceNumber, ValueKind,
-    common_prefix_len, key_head,
+    InternalKey, InternalKeyRef, LAST_SEQUENCE, Lookup, MAX_KEY_LEN, MAX_SEQUENCE, MAX_VALUE_LEN,
+    SequenceNumber, ValueKind, common_prefix_len, key_head,
 };
 pub use outline::{OUTLINE_LEN, Outline};
 pub use slice::Slice;

@@ -97,6 +97,10 @@ faults! {
     CloseWithoutFlush => "close-without-flush",
     /// Those who wait for background work are not told that it has got on.
     ProgressNotTold => "progress-not-told",
+    /// Who left a callback is told that all went well before the log is synced.
+    TicketToldEarly => "ticket-told-early",
+    /// A resume forgets the callbacks that wait.
+    CallbackLost => "callback-lost",
     /// Two locks are taken in the wrong order.
     LocksReversed => "locks-reversed",
 }

@@ -3,6 +3,7 @@
 use crate::commit::SyncLog;
 use crate::core::Core;
 use crate::state::ManualRequest;
+use crate::write::unknown;
 use crate::{Error, Result};
 use esker_base::{FileNumber, planted, points};
 use esker_manifest::VersionEdit;
@@ -119,8 +120,9 @@ impl Core {
             }
             outcome.clone()
         };
-        // Without the lock: a callback may close, too.
-        self.queue.close(&outcome.clone().and(Err(Error::closed())));
+        // Without the lock: a callback may close, too. What is not durable now may be in the log all the same.
+        let cause = outcome.clone().err().or_else(|| self.failure()).unwrap_or_else(Error::closed);
+        self.queue.close(&Err(unknown(cause)));
         outcome
     }
 

@@ -264,6 +264,26 @@ impl Db {
         DbIterator::new(&self.handle, Some(Bounds::ALL), None)
     }
 
+    /// The entry with the smallest key; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    #[doc(alias = "first")]
+    pub fn first_key_value(&self) -> Result<Option<(Slice, Slice)>> {
+        self.iter().next().transpose()
+    }
+
+    /// The entry with the largest key; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    #[doc(alias = "last")]
+    pub fn last_key_value(&self) -> Result<Option<(Slice, Slice)>> {
+        self.iter().next_back().transpose()
+    }
+
     /// A cursor over all entries, not positioned yet.
     ///
     /// # Errors
@@ -395,6 +415,34 @@ impl Db {
     /// [`Fatal`](crate::ErrorKind::Fatal) error, which only reopening helps.
     pub fn resume(&self) -> Result<()> {
         self.handle.resume()
+    }
+
+    /// Makes a second database in the directory `path`, with all that was written before the call: a backup that costs
+    /// little, since it shares the table files with this one by hard links, and that may be opened beside it, written to,
+    /// moved or removed. Where links are refused, as on another file system, the tables are copied. Flushes what is in
+    /// memory; reads and writes go on meanwhile.
+    ///
+    /// When it returns, the copy is durable. Until then it does not open as a database that holds anything: its `CURRENT`
+    /// comes last. After a crash, remove what is left of it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` when `path` is there, and is no empty directory; `ReadOnly` and `NoSpace` as for a
+    /// [`flush`](Self::flush), and the errors of the new files, which are then removed again, but for the directory.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (data, backup) = (dir.path().join("data"), dir.path().join("backup"));
+    /// let db = esker::Db::open(data)?;
+    /// db.put(b"k", b"v")?;
+    /// db.checkpoint(&backup)?;
+    /// db.put(b"k", b"w")?;
+    /// assert_eq!(esker::Db::open(&backup)?.get(b"k")?.as_deref(), Some(&b"v"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "backup")]
+    pub fn checkpoint(&self, path: impl AsRef<std::path::Path>) -> Result<()> {
+        self.handle.checkpoint(path.as_ref())
     }
 
     /// Flushes what is in memory, closes the files and releases the lock. Other handles, and cursors and iterators that

@@ -14,6 +14,7 @@
 
 mod background;
 mod bounds;
+mod checkpoint;
 mod close;
 mod commit;
 mod compact;

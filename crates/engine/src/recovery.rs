@@ -21,7 +21,7 @@ use crate::table_cache::{TableHandle, TableOpener};
 use crate::version_set::VersionSet;
 use crate::write::LogEnd;
 use crate::{Components, Error, ErrorKind, Options, RecoveryMode, Result};
-use esker_base::{FileKind, FileNumber, SequenceNumber, SplitMix64, parse_file_name, planted};
+use esker_base::{FileKind, FileNumber, LAST_SEQUENCE, SequenceNumber, SplitMix64, parse_file_name, planted};
 use esker_compaction::{CompactionJob, DeeperTables, SnapshotStripes, Step};
 use esker_manifest::{ManifestState, ManifestWriter, Recovery, TableMetadata, VersionEdit};
 use esker_vfs::{EntryKind, FileLock, OpenFiles, Vfs};
@@ -86,7 +86,7 @@ pub(crate) fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Resul
 
 /// Makes the names of the directory and of those above it durable before a store is created in it. They may be those of
 /// an earlier open, which made them and died before it could sync them.
-fn sync_names(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+pub(crate) fn sync_names(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     use std::io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     for parent in dir.ancestors().skip(1) {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
@@ -111,6 +111,18 @@ pub(crate) fn check_file_numbers(dir: &Path, largest: u64) -> Result<()> {
             0,
             format!("file number {largest} is out of reach of any database"),
         ));
+    }
+    Ok(())
+}
+
+/// Fails when no sequence number is left: such a database would open and then refuse every write. It is the work of damage or of
+/// a stranger, whose numbers can't be believed either.
+fn check_sequences(dir: &Path, manifest: FileNumber, state: &ManifestState) -> Result<()> {
+    let tables = state.keyspaces.values().flat_map(|keyspace| keyspace.version.tables());
+    let last = tables.map(|(_, table)| table.largest_seq).fold(state.last_sequence, SequenceNumber::max);
+    if last > LAST_SEQUENCE {
+        let path = FileKind::Manifest.path(dir, manifest);
+        return Err(Error::corruption(path, 0, format!("sequence {last} is out of reach of any database")));
     }
     Ok(())
 }
@@ -153,6 +165,7 @@ impl Found {
             }
             Recovery::Store(found) => {
                 check_file_numbers(dir, found.state.next_file.0)?;
+                check_sequences(dir, found.manifest_number, &found.state)?;
                 Ok(Found { keep_orphans: found.torn_tail.is_some(), created: false, state: found.state })
             }
             Recovery::Missing { .. } if !options.create_if_missing => Err(no_database(dir)),
@@ -259,6 +272,7 @@ impl<'a> Opening<'a> {
             segments,
             durable: self.state.durable_sequence,
             first_needed: self.state.last_sequence + 1,
+            last_max: LAST_SEQUENCE,
             mode: match self.options.recovery {
                 RecoveryMode::Strict => esker_wal::RecoveryMode::Strict,
                 RecoveryMode::PointInTime => esker_wal::RecoveryMode::PointInTime,

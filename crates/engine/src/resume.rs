@@ -144,7 +144,7 @@ impl Core {
         log.unsynced.clear();
         log.writer.previous_is_durable();
         log.writer.sync()?;
-        self.queue.raise(log.writer.durable_sequence());
+        self.queue.resumed(log.writer.durable_sequence());
         log.lacks_some = false;
         Ok(())
     }

@@ -79,6 +79,24 @@ impl Snapshot {
         DbIterator::new(&self.handle, Some(Bounds::ALL), Some(self.seq))
     }
 
+    /// As [`Db::first_key_value`](crate::Db::first_key_value).
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn first_key_value(&self) -> Result<Option<(Slice, Slice)>> {
+        self.iter().next().transpose()
+    }
+
+    /// As [`Db::last_key_value`](crate::Db::last_key_value).
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn last_key_value(&self) -> Result<Option<(Slice, Slice)>> {
+        self.iter().next_back().transpose()
+    }
+
     /// As [`Db::cursor`](crate::Db::cursor).
     ///
     /// # Errors

@@ -3,7 +3,8 @@
 use crate::commit::call;
 use crate::core::Core;
 use crate::handle::Handle;
-use crate::{Error, Result};
+use crate::write::unknown;
+use crate::{Error, ErrorKind, Result};
 use esker_base::SequenceNumber;
 use std::sync::Arc;
 
@@ -58,9 +59,13 @@ impl Commit {
     ///
     /// [`WriteUnknown`](crate::ErrorKind::WriteUnknown) when a sync that the batch needs has failed: it shows, and whether
     /// it outlives a crash is known at the next open, or after [`Db::resume`](crate::Db::resume), which makes it durable.
-    /// [`Closed`](crate::ErrorKind::Closed) when the database was closed without it.
+    /// So it is when the database was closed without a sync that reached it.
     pub fn wait_synced(&self) -> Result<()> {
-        self.handle.queue.wait(self.last, &**self.handle)
+        self.handle.queue.wait(self.last, &**self.handle).map_err(|error| match error.kind() {
+            // The log may have the batch already.
+            ErrorKind::Closed => unknown(error),
+            _ => error,
+        })
     }
 
     /// Has `callback` called with what [`wait_synced`](Self::wait_synced) would return, once.
@@ -75,7 +80,7 @@ impl Commit {
         match core.queue.call(self.last, Box::new(callback)) {
             None => core.serve_commits(),
             Some(callback) => {
-                let result = if self.is_synced() { Ok(()) } else { Err(Error::closed()) };
+                let result = if self.is_synced() { Ok(()) } else { Err(unknown(Error::closed())) };
                 call(callback, result);
             }
         }

@@ -8,15 +8,12 @@ use crate::core::Core;
 use crate::scheduler::BackgroundWork;
 use crate::super_version::Generation;
 use crate::{Durability, Error, Result};
-use esker_base::{ErrorKind, FileKind, MAX_SEQUENCE, SequenceNumber, planted, points};
+use esker_base::{ErrorKind, FileKind, LAST_SEQUENCE, SequenceNumber, planted, points};
 use esker_wal::{LogKind, LogWriter, Mark, SegmentHeader, SyncPoint};
 use std::sync::Arc;
 
 /// Bytes of `Durability::Memory` writes that gather before they go to the operating system.
 const MEMORY_BUFFER: usize = 64 << 10;
-
-/// Sequence numbers that are never given out, so that no arithmetic near the end can go wrong.
-const SEQUENCE_RESERVE: u64 = 1 << 20;
 
 /// The end of the log, and the memtables that it covers. Guarded by [`Core::log`].
 #[derive(Debug)]
@@ -123,7 +120,7 @@ impl Core {
     fn append(&self, log: &mut LogEnd, request: &Request) -> Result<SequenceNumber> {
         let count = u64::from(request.count);
         let first = log.last_seq + 1;
-        if first + count > MAX_SEQUENCE - SEQUENCE_RESERVE {
+        if first + count > LAST_SEQUENCE {
             return Err(Error::fatal("the sequence numbers are used up"));
         }
         self.look_for_room(log, request)?;
@@ -324,6 +321,6 @@ impl LogEnd {
 }
 
 /// The error of a failed sync: the writer says `WriteUnknown` itself once it is poisoned.
-fn unknown(error: Error) -> Error {
+pub(crate) fn unknown(error: Error) -> Error {
     if matches!(error.kind(), ErrorKind::WriteUnknown { .. }) { error } else { Error::write_unknown(error) }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker_base::{BatchReader, FileKind, FileNumber};
+use esker_base::{BatchReader, FileKind, FileNumber, MAX_SEQUENCE};
 use esker_sim::disk::DIR;
 use esker_vfs::{MemVfs, Vfs};
 use esker_wal::{
@@ -51,6 +51,7 @@ pub(crate) fn wal_segment(bytes: &[u8]) {
         segments: numbers,
         durable,
         first_needed,
+        last_max: MAX_SEQUENCE,
         mode: RecoveryMode::Strict,
     };
     judge(&mem, &options);

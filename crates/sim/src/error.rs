@@ -16,7 +16,8 @@ use crate::disk::{DIR, Disk};
 use crate::lab::{Case, Harness, attempt};
 use crate::preset::Setup;
 use crate::scheduler::{Pace, SimScheduler};
-use crate::session::{assert_sound, bounds, content, write};
+use crate::session::{assert_sound, batch, bounds, content, write, write_options};
+use crate::tickets::Tickets;
 
 /// Errors at every call.
 pub const ERROR: Harness = Harness {
@@ -48,6 +49,8 @@ pub const ERROR: Harness = Harness {
         "failed scan",
         "resumed",
         "resumed in between",
+        "ticket durable",
+        "ticket unknown",
         "reopened",
     ],
     part_demands: &[],
@@ -86,6 +89,7 @@ struct Trial<'a, 'b> {
     history: History,
     model: Model,
     pace: Pace,
+    tickets: Tickets,
     opens: u64,
 }
 
@@ -107,7 +111,8 @@ impl<'a, 'b> Trial<'a, 'b> {
             vfs = Arc::new(ObserveVfs::new(vfs, Arc::new(|call, event| println!("{event:?}: {call}"))));
         }
         let (history, pace) = (History::new(setup.default), Pace::from_rng(&mut case.rng(1)));
-        Trial { case, setup: setup.clone(), disk, faults, vfs, history, model: Model::new(), pace, opens: 0 }
+        let (model, tickets) = (Model::new(), Tickets::new(case.seed));
+        Trial { case, setup: setup.clone(), disk, faults, vfs, history, model, pace, tickets, opens: 0 }
     }
 
     fn arm(&self, nth: u64, plan: Plan) {
@@ -144,6 +149,7 @@ impl<'a, 'b> Trial<'a, 'b> {
         let (mut db, mut scheduler) = self.open()?;
         for op in ops {
             scheduler.pump();
+            self.tickets.settle(&mut self.history, &mut self.case.coverage);
             if resumes && db.background_error().is_some() {
                 let resumed = db.resume().is_ok();
                 self.case.coverage.hit(if resumed { "resumed in between" } else { "failed resume" });
@@ -174,12 +180,25 @@ impl<'a, 'b> Trial<'a, 'b> {
     }
 
     fn write(&mut self, db: &Db, ops: &[WriteOp], promise: Promise) {
+        let submits = [Promise::Default, Promise::Sync].contains(&promise) && self.tickets.wants_next();
+        // Of a batch that was submitted, no more is promised than that the system has it.
+        let promise = if submits { Promise::Buffered } else { promise };
         self.history.begin(ops, promise);
         let before = db.stats().last_sequence;
-        let Err(error) = write(db, ops, promise) else {
-            self.history.acknowledge();
-            self.model.apply(ops);
-            return;
+        let written = match submits {
+            true => db.submit(batch(ops), &write_options(promise)).map(Some),
+            false => write(db, ops, promise).map(|()| None),
+        };
+        let error = match written {
+            Ok(commit) => {
+                self.history.acknowledge();
+                self.model.apply(ops);
+                if let Some(commit) = commit {
+                    self.tickets.take(commit, &self.history);
+                }
+                return;
+            }
+            Err(error) => error,
         };
         match error.kind() {
             ErrorKind::ReadOnly { .. } | ErrorKind::Io { .. } | ErrorKind::NoSpace { .. } => {
@@ -260,7 +279,9 @@ impl<'a, 'b> Trial<'a, 'b> {
             return Err("after resume the content differs".to_owned());
         }
         // Batches of unknown outcome are settled: those that show stay, the others never will be there.
+        self.tickets.settle(&mut self.history, &mut self.case.coverage);
         self.history.restart(&found);
+        self.tickets.restart();
         let ops = [WriteOp::Put(b"resumed".to_vec(), b"yes".to_vec())];
         self.history.begin(&ops, Promise::Sync);
         write(&db, &ops, Promise::Sync).map_err(|error| format!("a write after resume: {error}"))?;
@@ -369,6 +390,7 @@ fn case(case: &mut Case<'_>) {
             if let Some(db) = db.filter(|_| nth % 2 == 0) {
                 trial.resume(db, nth % 4 == 0)?;
             }
+            trial.tickets.end(&mut trial.history, &mut trial.case.coverage)?;
             trial.judge(plan.lossy_syncs == Some(LostData::ReadsOld)).map(|()| true)
         });
         let events = Arc::clone(&trial.disk.events);

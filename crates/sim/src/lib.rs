@@ -23,6 +23,7 @@ pub mod schedule;
 pub mod scheduler;
 pub mod session;
 pub mod soak;
+mod tickets;
 #[cfg(feature = "points")]
 pub mod timeline;
 #[cfg(feature = "points")]

@@ -68,6 +68,8 @@ const PLANS: &[Plan] = &[
     plan("live-table-removed", "model", None),
     plan("file-number-reused", "crash", None),
     plan("close-without-flush", "model", None),
+    plan("ticket-told-early", "error", None),
+    plan("callback-lost", "error", None),
 ];
 
 /// Faults that are hangs only where no wait has a time limit: `crates/model-engine` must find them.

@@ -57,6 +57,8 @@ struct State {
     busy: bool,
     stopped: bool,
     idle: u32,
+    /// Somebody wants a sync of the log, and has been put off.
+    sync_wanted: bool,
 }
 
 impl std::fmt::Debug for State {
@@ -75,12 +77,14 @@ impl SimScheduler {
             busy: false,
             stopped: false,
             idle: 0,
+            sync_wanted: false,
         };
         SimScheduler { state: Mutex::new(state), steps: AtomicU64::new(0), waits: AtomicU64::new(0) }
     }
 
     /// An occasion between two operations.
     pub fn pump(&self) {
+        self.sync_late();
         self.occasion(None);
     }
 
@@ -101,6 +105,21 @@ impl SimScheduler {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does the sync that was put off, at most occasions.
+    fn sync_late(&self) {
+        let work = {
+            let mut state = self.state();
+            if !state.sync_wanted || state.busy || state.stopped || state.rng.below(8) == 0 {
+                return;
+            }
+            state.sync_wanted = false;
+            state.work.as_ref().and_then(Weak::upgrade)
+        };
+        if let Some(work) = work {
+            work.sync();
+        }
     }
 
     fn occasion(&self, work: Option<&Arc<dyn BackgroundWork>>) {
@@ -168,6 +187,19 @@ impl Scheduler for SimScheduler {
         } else {
             state.idle += 1;
             assert!(state.idle < IDLE_MAX, "a hang: the engine waits for work that is not there");
+        }
+    }
+
+    fn sync_wanted(&self, work: &Arc<dyn BackgroundWork>) {
+        let now = {
+            let mut state = self.state();
+            state.work = Some(Arc::downgrade(work));
+            let now = state.pace == Pace::AtOnce || state.rng.below(2) == 0;
+            state.sync_wanted |= !now;
+            now
+        };
+        if now {
+            work.sync();
         }
     }
 

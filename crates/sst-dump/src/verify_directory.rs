@@ -8,7 +8,7 @@ use crate::store::Store;
 use crate::target::{Kind, Target};
 use crate::verify::{Reporter, check_log, check_table, is_io, log_detail, no_file, table_detail};
 use crate::wal::LogContext;
-use esker_base::{Checksum, Error, FileKind, FileNumber};
+use esker_base::{Checksum, Error, FileKind, FileNumber, LAST_SEQUENCE};
 use esker_manifest::{ManifestEnd, ManifestState, Recovery, TableMetadata};
 use esker_sstable::{OpenTable, TableIdentity, TableReader};
 use esker_vfs::Vfs;
@@ -269,6 +269,7 @@ impl Check<'_, '_> {
             segments: self.store.numbers(FileKind::Wal).filter(|number| *number >= oldest).collect(),
             durable: state.durable_sequence,
             first_needed: state.last_sequence.saturating_add(1),
+            last_max: LAST_SEQUENCE,
             mode: RecoveryMode::Strict,
         };
         let replay = esker_wal::recover(self.vfs, &options, |_| Ok(()))?;

@@ -102,6 +102,13 @@ impl History {
         self.power_floor = self.batches.len();
     }
 
+    /// The first `count` batches were said to be durable.
+    pub fn synced_up_to(&mut self, count: usize) {
+        let count = count.min(self.batches.len());
+        self.kill_floor = self.kill_floor.max(count);
+        self.power_floor = self.power_floor.max(count);
+    }
+
     /// A flush, or a clean close, returned `Ok`.
     pub fn flushed(&mut self) {
         self.synced();

@@ -2,7 +2,8 @@
 //! use it; each has its own rules for what an end means.
 //!
 //! Reads in chunks, whatever the size of a record. A record longer than a chunk is read only after the check of its
-//! length matched and the length fits the file. A failed read is an error, never an end (W3).
+//! length matched and the length fits the file, and one of many megabytes is held in memory only after its checksum matched:
+//! a file may be a hole, or made by a stranger. A failed read is an error, never an end (W3).
 
 #![deny(
     clippy::indexing_slicing,
@@ -20,12 +21,18 @@ use esker_vfs::{RandomAccessFile, Vfs};
 
 use crate::header::{HEADER_LEN, HeaderFault, LogKind, SegmentHeader};
 use crate::record::{
-    Fault, MAX_HEAD_LEN, MIN_RECORD_LEN, Record, RecordContext, RecordFields, decode_body, decode_head,
+    Fault, Head, MAX_HEAD_LEN, MIN_RECORD_LEN, Record, RecordContext, RecordFields, decode_body, decode_head,
     may_start,
 };
 
 /// Bytes asked of the file at a time.
 const CHUNK_LEN: usize = 256 << 10;
+/// The checksum of a longer record is computed before memory is taken for it: that record is read twice.
+const TRUSTED_LEN: usize = 16 << 20;
+/// Bytes that a search may read in vain beside a quarter of the segment, and at most. Of random bytes one in 2^24 looks like a
+/// record.
+const SEARCH_MIN: u64 = 1 << 20;
+const SEARCH_MAX: u64 = 1 << 30;
 /// A buffer that a large record left is given back above this size.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
@@ -71,7 +78,8 @@ pub struct LogReader {
     buffer: Vec<u8>,
     start: usize,
     end: Option<LogEnd>,
-    /// Checksummed bytes that searches may still spend: linear in the length, whatever the bytes are.
+    /// Bytes of what looked like a record and was none that searches may still spend: so all that is read is linear in the
+    /// length, whatever the bytes are.
     search_budget: u64,
 }
 
@@ -106,7 +114,7 @@ impl LogReader {
             buffer: Vec::new(),
             start: 0,
             end: None,
-            search_budget: limit.saturating_mul(8).saturating_add(1 << 20),
+            search_budget: (limit / 4).saturating_add(SEARCH_MIN).min(SEARCH_MAX),
         })
     }
 
@@ -220,6 +228,11 @@ impl LogReader {
             Ok(head) => head,
             Err(fault) => return Ok(Err(fault)),
         };
+        if head.body.end > TRUSTED_LEN
+            && let Some(fault) = head.fault(&self.context, self.checksum_ahead(&head)?)
+        {
+            return Ok(Err(fault));
+        }
         if !self.fill(head.body.end)? {
             return Ok(Err(Fault::PastEnd { left: self.left() }));
         }
@@ -234,15 +247,43 @@ impl LogReader {
             return Ok(false);
         };
         let cost = u64::try_from(head.body.end).unwrap_or(u64::MAX);
-        let Some(budget) = self.search_budget.checked_sub(cost) else {
-            return Err(Error::corruption(
-                &self.path,
-                self.position,
-                "more record heads than a log can hold",
-            ));
-        };
-        self.search_budget = budget;
-        Ok(matches!(self.read_record()?, Ok(_) | Err(Fault::UnknownType(_))))
+        if cost > self.search_budget && head.body.end <= TRUSTED_LEN {
+            return Err(self.too_many_heads());
+        }
+        if matches!(self.read_record()?, Ok(_) | Err(Fault::UnknownType(_))) {
+            return Ok(true);
+        }
+        self.search_budget = self.search_budget.checked_sub(cost).ok_or_else(|| self.too_many_heads())?;
+        Ok(false)
+    }
+
+    #[cold]
+    fn too_many_heads(&self) -> Error {
+        Error::corruption(&self.path, self.position, "more record heads than a log can hold")
+    }
+
+    /// The checksum of the record at `position`, in pieces: nothing of it is kept, and holes are not read.
+    fn checksum_ahead(&self, head: &Head) -> Result<u32> {
+        let failed = |error| Error::io("read", &self.path, error);
+        let place = |at: usize| self.position.saturating_add(u64::try_from(at).unwrap_or(u64::MAX));
+        let (mut at, end) = (place(head.body.start), place(head.body.end));
+        let mut checksum = head.checksum.clone();
+        let mut piece = vec![0; CHUNK_LEN];
+        while at < end {
+            let data = self.file.next_data(at).map_err(failed)?.clamp(at, end);
+            let hole = data > at;
+            let len = if hole { data.saturating_sub(at) } else { end.saturating_sub(at) };
+            let len = usize::try_from(len).unwrap_or(usize::MAX).min(CHUNK_LEN);
+            let bytes = piece.get_mut(..len).unwrap_or_default();
+            if hole {
+                bytes.fill(0);
+            } else {
+                self.file.read_exact_at(at, bytes).map_err(failed)?;
+            }
+            checksum = checksum.bytes(bytes);
+            at = at.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        }
+        Ok(checksum.finish())
     }
 
     /// Tells zeros up to the end from other ends.

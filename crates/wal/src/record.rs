@@ -219,9 +219,18 @@ fn seal(record: &mut [u8], context: &RecordContext, offset: u64, body: usize) {
 pub(crate) struct Head {
     crc: u32,
     type_number: u8,
-    checksum: Checksum,
+    /// Of what stands before the body.
+    pub(crate) checksum: Checksum,
     /// Where the body is in the record.
     pub(crate) body: Range<usize>,
+}
+
+impl Head {
+    /// What is wrong with a record whose checksum is `computed`.
+    pub(crate) fn fault(&self, context: &RecordContext, computed: u32) -> Option<Fault> {
+        let differs = self.crc != computed && !ignores_checksums(context);
+        differs.then_some(Fault::Checksum { stored: self.crc, computed })
+    }
 }
 
 /// Reads the head of a record at `offset` from `bytes`, of which there are at least [`MAX_HEAD_LEN`], or all that are
@@ -278,9 +287,8 @@ pub(crate) fn decode_body(
     let Some(body) = record.get(head.body.clone()) else {
         return Err(Fault::Field("the record is cut short"));
     };
-    let computed = head.checksum.bytes(body).finish();
-    if head.crc != computed && !ignores_checksums(context) {
-        return Err(Fault::Checksum { stored: head.crc, computed });
+    if let Some(fault) = head.fault(context, head.checksum.clone().bytes(body).finish()) {
+        return Err(fault);
     }
     let Some(record_type) = RecordType::from_number(context.kind, head.type_number) else {
         return Err(Fault::UnknownType(head.type_number));

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use crate::support::Rig;
 use esker::vfs::{Fault, FaultVfs, MemVfs, Vfs};
 use esker::{Db, DbState, Durability, ErrorKind, Options, RepairReport, WriteBatch, WriteOptions};
-use esker_base::FileNumber;
+use esker_base::{FileNumber, LAST_SEQUENCE};
 use esker_manifest::{ManifestWriter, Recovered, Recovery, VersionEdit, recover};
-use esker_wal::{LogKind, LogReader, RecordContext, RecordFields, RecordType, encode_record};
+use esker_wal::{LogKind, LogReader, RecordContext, RecordFields, RecordType, SegmentHeader, encode_record};
 
 fn small() -> Options {
     Options::new().memtable_size(16 << 10).table_size(4 << 10).seed(1)
@@ -81,6 +81,39 @@ fn the_largest_file_numbers() {
         repair(&rig).unwrap();
         assert_eq!(Rig::on(rig.mem.clone()).open_inline(&small()).unwrap().iter().count(), 2);
     }
+}
+
+/// Sequence numbers that no database reaches are told at the open, with the file that has them: no database opens only to
+/// refuse every write. In a manifest, and in a record of the log. Mutations: no `check_sequences`; no `last_max`.
+#[test]
+fn sequence_numbers_that_are_used_up() {
+    let rig = filled();
+    let mut edit = VersionEdit::new();
+    edit.last_sequence = Some(LAST_SEQUENCE + 1);
+    rewrite_manifest(&rig, &edit);
+    let error = rig.open_inline(&small()).unwrap_err();
+    assert!(error.is_corruption() && error.to_string().contains("MANIFEST-"), "{error}");
+
+    let rig = filled();
+    let found = stored(&rig);
+    let paths = rig.mem.paths().into_iter();
+    let log = paths.filter(|path| path.extension().is_some_and(|e| e == "wal")).max().unwrap();
+    let mut bytes = rig.mem.read_file(&log).unwrap();
+    let header = SegmentHeader::decode(&bytes).unwrap();
+    let context = RecordContext::new(LogKind::Wal, found.state.store_id, header.number);
+    let last = found.state.last_sequence.max(header.previous.last_sequence);
+    bytes.truncate(64);
+    let fields = RecordFields {
+        record_type: RecordType::Skip,
+        first: last + 1,
+        count: LAST_SEQUENCE - last + 1,
+        durable: last,
+    };
+    encode_record(&mut bytes, &context, 64, &fields, b"").unwrap();
+    rig.mem.write_file(&log, bytes).unwrap();
+    let error = Rig::on(rig.mem.clone()).open_inline(&small()).unwrap_err();
+    let text = error.to_string();
+    assert!(error.is_corruption() && text.contains(".wal") && text.contains("out of reach"), "{text}");
 }
 
 /// Repairs without the order checker, which takes what a repair moves away for a loss.

@@ -6,8 +6,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use esker::scheduler::{BackgroundWork, Scheduler};
 use esker::vfs::{Call, CallKind, CrashMode, Fault, FaultVfs, ObserveVfs, Vfs};
-use esker::{Background, Commit, Db, ErrorKind, Options, Result, WriteBatch, WriteOptions};
+use esker::{Background, Commit, Components, Db, ErrorKind, Options, Result, WriteBatch, WriteOptions};
 use esker_testkit::within;
 
 use crate::support::{Rig, assert_sound, content, key, small, value};
@@ -449,4 +450,80 @@ fn a_batch_in_the_log_of_a_failed_close_is_unknown() {
         let found = content(&rig.copied().open_inline(&Options::new()).unwrap()).unwrap();
         assert_eq!(found.len(), 2);
     });
+}
+
+/// A scheduler under which nobody serves those who left a callback.
+#[derive(Debug)]
+struct NobodySyncs;
+
+impl Scheduler for NobodySyncs {
+    fn work_available(&self, _work: &Arc<dyn BackgroundWork>) {}
+    fn progressed(&self) {}
+    fn wait_for_progress(&self, work: &Arc<dyn BackgroundWork>, _seen: u64) {
+        work.step();
+    }
+    fn sync_wanted(&self, _work: &Arc<dyn BackgroundWork>) {}
+    fn delay(&self, _duration: Duration) {}
+    fn stop(&self) {}
+}
+
+/// F2. A callback that is left over when a latched database is dropped, or closed, is told that nothing is known: its batch is in
+/// the log. So is who waits after that. Mutation: `Closed`.
+#[test]
+fn f2_a_latched_end_leaves_commits_unknown() {
+    for closes in [false, true] {
+        let rig = Rig::new();
+        let faults = FaultVfs::new(Arc::new(rig.order.clone()));
+        let components = Components {
+            scheduler: Arc::new(NobodySyncs),
+            ..rig.components_on(Arc::new(faults.clone()), &small())
+        };
+        let db = Db::open_with("/db", small(), components).unwrap();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tell = Arc::clone(&told);
+        db.submit(one(1), &WriteOptions::new()).unwrap().on_synced(move |result| {
+            tell.lock().unwrap().push(result);
+        });
+        faults.arm(Fault::always().kind(CallKind::Append).path_suffix(".wal").os_error(5));
+        db.put(b"latches", b"1").unwrap_err();
+        faults.disarm();
+        assert!(told.lock().unwrap().is_empty());
+        if closes {
+            let commit = db.submit(WriteBatch::new(), &WriteOptions::new());
+            assert!(matches!(commit.unwrap_err().kind(), ErrorKind::ReadOnly { .. }));
+            db.close().unwrap_err();
+        } else {
+            drop(db);
+        }
+        let told = told.lock().unwrap();
+        let [Err(error)] = &told[..] else { panic!("{told:?}") };
+        assert!(matches!(error.kind(), ErrorKind::WriteUnknown { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("os error 5"), "the cause: {text}");
+        assert!(content(&rig.crashed(CrashMode::Keep).open_inline(&small()).unwrap()).unwrap().len() == 1);
+    }
+}
+
+/// A commit that is waited for after a close is durable, or of unknown outcome: never only `Closed`.
+#[test]
+fn f2_waits_across_a_close() {
+    let rig = Rig::new();
+    let faults = FaultVfs::new(Arc::new(rig.order.clone()));
+    for fails in [false, true] {
+        let components = Components {
+            scheduler: Arc::new(NobodySyncs),
+            ..rig.components_on(Arc::new(faults.clone()), &small())
+        };
+        let db = Db::open_with("/db", small(), components).unwrap();
+        let commit = db.submit(one(1), &WriteOptions::new()).unwrap();
+        if fails {
+            faults.arm(Fault::always().kind(CallKind::SyncData).kind(CallKind::SyncAll).os_error(5));
+        }
+        assert_eq!(db.close().is_err(), fails);
+        faults.disarm();
+        match commit.wait_synced() {
+            Ok(()) => assert!(!fails),
+            Err(error) => assert!(fails && matches!(error.kind(), ErrorKind::WriteUnknown { .. }), "{error}"),
+        }
+    }
 }

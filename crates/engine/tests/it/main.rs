@@ -13,6 +13,7 @@
 
 mod allocations;
 mod attack;
+mod checkpoint;
 mod commits;
 mod concurrency;
 mod corruption;

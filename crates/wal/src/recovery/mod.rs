@@ -58,6 +58,8 @@ pub struct RecoverOptions {
     pub durable: SequenceNumber,
     /// The first sequence number that some keyspace's tables don't have (W7). Older records are not handed out.
     pub first_needed: SequenceNumber,
+    /// The largest sequence number that a writer gives out: a larger one is damage, whatever its checksum says.
+    pub last_max: SequenceNumber,
     /// What to do at damage.
     pub mode: RecoveryMode,
 }

@@ -143,6 +143,9 @@ impl<'a> Replay<'a> {
             let kind = if record.fields.first > self.next { "a gap" } else { "a repeat" };
             return Some(format!("{kind}: sequence {}, but {} comes next", record.fields.first, self.next));
         }
+        if record.fields.last() > self.options.last_max {
+            return Some(format!("sequence {} is out of reach of any database", record.fields.last()));
+        }
         if record.fields.record_type != RecordType::Batch {
             return None;
         }

@@ -163,6 +163,59 @@ fn co09_lengths_beyond_the_end() {
     }
 }
 
+/// CO09. Heads with right checks that claim gigabytes, in a file that is a hole of that length: what is read is little
+/// more than what is there, and what is allocated does not depend on what is claimed. Mutation: a record is read as soon as its
+/// head is right.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a file with a hole")]
+fn co09_records_that_claim_a_hole() {
+    use esker_vfs::{CountingVfs, OsVfs};
+    let dir = tempfile::tempdir().unwrap();
+    for claimed in [u64::from(u32::MAX), 1 << 30] {
+        let header = header(1, SegmentEnd::none(0)).encode();
+        let mut bytes = header.to_vec();
+        // A head every few bytes, each with the same end.
+        while bytes.len() < 3 << 20 {
+            let offset = bytes.len() as u64;
+            bytes.extend(raw(offset, 1, claimed, b""));
+            bytes.extend([7; 1000]);
+        }
+        let path = dir.path().join(format!("{claimed:06}.wal"));
+        std::fs::write(&path, &bytes).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(claimed + (4 << 20)).unwrap();
+        drop(file);
+        let vfs = CountingVfs::new(std::sync::Arc::new(OsVfs::new()));
+        let context = RecordContext::new(LogKind::Wal, STORE, FileNumber(1));
+        let mut found = Ok(None);
+        let allocated = allocation_counter::measure(|| {
+            let mut reader = LogReader::new(vfs.open(&path).unwrap(), &path, context.clone()).unwrap();
+            assert!(reader.next_record().unwrap().is_none());
+            found = reader.resync();
+        });
+        // So many heads are no log: told at once, not searched.
+        assert!(found.as_ref().is_err_and(|error| error.is_corruption()), "{found:?}");
+        assert!(allocated.bytes_max < 4 << 20, "{} bytes allocated", allocated.bytes_max);
+        let read = vfs.counts().read_bytes();
+        assert!(read < 4 * bytes.len() as u64, "{read} bytes read of {}", bytes.len());
+    }
+}
+
+/// A record of many megabytes is read as any other, with holes or without.
+#[test]
+fn a_record_of_many_megabytes() {
+    let payload = batch(1, 1, 40 << 20);
+    let record = record(64, 1, [1, 1, 1], payload.encoded());
+    let vfs = segment(&record);
+    let (seen, found) = replay(&vfs).unwrap();
+    assert_eq!((seen.len(), found.dropped), (1, None));
+    let mut damaged = record;
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    let (seen, found) = replay(&segment(&damaged)).unwrap();
+    assert_eq!((seen.len(), found.dropped.map(|dropped| dropped.offset)), (0, Some(64)));
+}
+
 /// Types that this build does not know are refused in every mode, even for a manifest's record in the log.
 #[test]
 fn unknown_types_are_refused() {

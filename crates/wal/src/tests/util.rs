@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use esker_base::{FileKind, FileNumber, Result, SequenceNumber, SplitMix64, WriteBatch};
+use esker_base::{FileKind, FileNumber, MAX_SEQUENCE, Result, SequenceNumber, SplitMix64, WriteBatch};
 use esker_vfs::{MemVfs, Vfs};
 
 use crate::{
@@ -167,6 +167,7 @@ pub fn options(vfs: &MemVfs) -> RecoverOptions {
         segments: segments.collect(),
         durable: 0,
         first_needed: 1,
+        last_max: MAX_SEQUENCE,
         mode: RecoveryMode::Strict,
     }
 }
