@@ -5,7 +5,7 @@
 
 use crate::data::{DataSet, ENTRIES};
 use esker::vfs::{CrashMode, MemVfs};
-use esker::{Components, Compression, Db, Options, WriteBatch};
+use esker::{Components, Compression, Db, LogSink, Options, WriteBatch};
 use std::sync::Arc;
 
 /// The seed of the databases.
@@ -16,7 +16,8 @@ const BOTTOM: usize = 6;
 
 /// The options of all databases here.
 pub fn options() -> Options {
-    Options::new().compression(Compression::None)
+    // In memory there is no call of the system that a mapped log could save.
+    Options::new().compression(Compression::None).log_sink(LogSink::Plain)
 }
 
 /// A new database: memory file system, all work on the calling thread, a clock that stands still.
