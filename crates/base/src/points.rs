@@ -39,15 +39,16 @@ pub const MANIFEST: u8 = 2;
 pub const REGISTRY: u8 = 4;
 /// The lock that only one `resume` holds.
 pub const RESUMING: u8 = 8;
+/// The lead of those that wait for a sync: who wants one, too, waits for this one to end.
+pub const LEAD: u8 = 16;
 
 points! {
     /// A commit was let in, and is about to lock the log.
     Admitted => "admitted", 0;
     /// The records of a batch are in the log, nothing is in the memtable.
     Logged => "logged", LOG;
-    /// The log was written, and is about to be synced. The thread leads those that wait for that, so nothing that syncs
-    /// may run inside.
-    Unsynced => "unsynced", LOG;
+    /// The log was written, and is about to be synced. It takes writes meanwhile.
+    Unsynced => "unsynced", LEAD;
     /// An operation of a batch was inserted.
     Inserted => "inserted", LOG;
     /// All of a batch is inserted, and about to be published.

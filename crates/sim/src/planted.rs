@@ -43,6 +43,8 @@ const PLANS: &[Plan] = &[
     plan("published-before-applied", "schedule", Some("points")),
     plan("half-batch-visible", "schedule", Some("points")),
     plan("sequence-before-picture", "schedule", Some("points")),
+    plan("old-log-not-synced", "schedule", Some("points")),
+    plan("resumed-without-flush", "schedule", Some("points")),
     plan("follower-gets-ok", "schedule", Some("threads")),
     plan("acknowledged-before-synced", "schedule", Some("threads")),
     plan("sync-covers-later", "schedule", Some("threads")),

@@ -83,6 +83,7 @@ impl Run {
     fn close(&self) {
         let world = &self.world;
         let db = world.db().expect("an open database");
+        let mark = world.timeline.borrow().mark();
         world.try_to(|| world.let_go(), "before a close");
         world.closing.set(true);
         let result = self.with_points(|| db.close());
@@ -91,6 +92,7 @@ impl Run {
         *world.held.borrow_mut() = Held::default();
         world.check().unwrap_or_else(|why| panic!("{why}"));
         result.unwrap_or_else(|error| panic!("close: {error}"));
+        world.timeline.borrow_mut().promise(mark);
     }
 
     /// Out of an error.
@@ -100,12 +102,28 @@ impl Run {
             faults.disarm();
         }
         let db = world.db().expect("an open database");
+        let (mark, latched) = (world.timeline.borrow().mark(), db.background_error().is_some());
         let held = HELD.replace(RESUMING);
         let result = self.with_points(|| db.resume());
         HELD.set(held);
         world.check().unwrap_or_else(|why| panic!("{why}"));
         result.unwrap_or_else(|error| panic!("resume: {error}"));
+        if latched {
+            // All of it is written anew. Without an error there is nothing to do.
+            world.timeline.borrow_mut().promise(mark);
+        }
         world.faulty.set(false);
+    }
+
+    /// What a loss of power would leave now: all that was promised, and no half of anything.
+    fn lose_power(&self, case: &mut Case<'_>) {
+        let next = self.disk.crashed(CrashMode::from_seed(case.seed));
+        let db = next.open_inline(&self.options).expect("it opens after a loss of power");
+        let found = state_of(db.iter()).expect("a scan").expect("known entries");
+        let judged = self.world.timeline.borrow().judge_crashed(&found);
+        judged.unwrap_or_else(|why| panic!("after a loss of power: {why}"));
+        assert_sound(&db);
+        case.coverage.hit("lost power");
     }
 
     /// Everything once more, without callbacks; then a close or a kill, and perhaps what the next open shows.
@@ -185,7 +203,10 @@ pub fn points(case: &mut Case<'_>) {
             .add("resumed", u64::from(run.world.db().is_ok_and(|db| db.background_error().is_some())));
         run.resume();
     }
-    let (closes, reopens) = (rng.percent(30), rng.percent(20));
+    let (closes, reopens, loses_power) = (rng.percent(30), rng.percent(20), rng.percent(25));
+    if loses_power {
+        run.lose_power(case);
+    }
     run.end(case, closes, reopens);
 }
 

@@ -61,8 +61,10 @@ const PARTS: &[&str] = &["clients", "points", "points", "pairs", "threads"];
 #[cfg(not(feature = "points"))]
 const PART_DEMANDS: &[PartDemand] = &[];
 #[cfg(feature = "points")]
-const PART_DEMANDS: &[PartDemand] =
-    &[PartDemand { part: "points", demands: esker_base::points::Point::DEMANDS, after: 4_000 }];
+const PART_DEMANDS: &[PartDemand] = &[
+    PartDemand { part: "points", demands: esker_base::points::Point::DEMANDS, after: 4_000 },
+    PartDemand { part: "points", demands: &["lost power"], after: 100 },
+];
 
 fn case(case: &mut Case<'_>) {
     case.coverage.hit("schedule");

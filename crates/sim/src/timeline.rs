@@ -1,7 +1,9 @@
 //! [`Timeline`]: every state that a small database has been in, and the writes on their way.
 //!
 //! Twelve keys; a value tells the number of the batch that wrote it, so a state is twelve numbers. Whatever is read, in
-//! whatever way, must be one of the states since the read began: whole batches only, and never back.
+//! whatever way, must be one of the states since the read began: whole batches only, and never back. A state begins when its
+//! batch is published, not when its writer returns: a writer that waits for a sync may return after later ones. What is found
+//! after a loss of power must be one of the states since the last that was promised.
 
 /// Keys of the database.
 pub const KEYS: usize = 12;
@@ -52,8 +54,22 @@ pub struct Batch {
     pub number: u32,
     /// What it does: a key, and whether it puts it, or else deletes it.
     pub ops: Vec<(usize, bool)>,
-    /// Whether somebody has seen it already, so that it is in the states.
-    seen: bool,
+    /// The state that it has made, once it is published.
+    state: Option<usize>,
+}
+
+/// What a writer was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The write is done, and outlives a loss of power if that was asked for.
+    Done {
+        /// Whether it was asked for.
+        synced: bool,
+    },
+    /// The log or its sync has failed in the middle.
+    Unknown,
+    /// It was refused, or given up while it waited.
+    Refused,
 }
 
 impl Batch {
@@ -69,20 +85,22 @@ impl Batch {
 #[derive(Debug)]
 pub struct Timeline {
     states: Vec<State>,
-    /// Writes that were begun and have not returned, the innermost last. Only that one can be visible: those around it
-    /// have not been let in yet.
+    /// Writes that were begun and have not returned, the innermost last. Only that one can be published: those around it
+    /// have been already, or have not been let in.
     begun: Vec<Batch>,
     next: u32,
+    /// States before this one must not come back, whatever happens.
+    promised: usize,
 }
 
 impl Default for Timeline {
     fn default() -> Self {
-        Timeline { states: vec![[0; KEYS]], begun: Vec::new(), next: 1 }
+        Timeline { states: vec![[0; KEYS]], begun: Vec::new(), next: 1, promised: 0 }
     }
 }
 
 impl Timeline {
-    /// The state that all have who look now, but for a write on its way.
+    /// The state that all have who look now.
     pub fn now(&self) -> State {
         self.states[self.states.len() - 1]
     }
@@ -94,43 +112,61 @@ impl Timeline {
 
     /// A write begins.
     pub fn begin(&mut self, ops: Vec<(usize, bool)>) -> Batch {
-        let batch = Batch { number: self.next, ops, seen: false };
+        let batch = Batch { number: self.next, ops, state: None };
         self.next += 1;
         self.begun.push(batch.clone());
         batch
     }
 
-    /// The innermost write has returned; `done` says whether it was acknowledged.
+    /// The innermost write is published: whoever looks from now on sees it.
     ///
     /// # Errors
     ///
-    /// When a write that failed was seen.
-    pub fn end(&mut self, done: bool) -> Result<(), String> {
-        let Some(batch) = self.begun.pop() else { return Ok(()) };
-        match (done, batch.seen) {
-            (true, false) => self.states.push(batch.applied(self.now())),
-            (false, true) => return Err(format!("batch {} failed after it was seen", batch.number)),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// The state with the write that may be visible already.
-    fn with_begun(&self) -> Option<State> {
-        self.begun.last().filter(|batch| !batch.seen).map(|batch| batch.applied(self.now()))
-    }
-
-    fn saw_begun(&mut self) {
+    /// When there is none, or it has been published before.
+    pub fn publish(&mut self) -> Result<(), String> {
         let now = self.now();
-        if let Some(batch) = self.begun.last_mut() {
-            self.states.push(batch.applied(now));
-            batch.seen = true;
+        match self.begun.last_mut() {
+            Some(batch) if batch.state.is_none() => {
+                batch.state = Some(self.states.len());
+                self.states.push(batch.applied(now));
+                Ok(())
+            }
+            other => Err(format!("published, but not to be: {other:?}")),
         }
+    }
+
+    /// The innermost write has returned.
+    ///
+    /// # Errors
+    ///
+    /// When it was acknowledged and never published, or refused and published.
+    pub fn end(&mut self, outcome: Outcome) -> Result<(), String> {
+        let Some(batch) = self.begun.pop() else { return Err("a write ends that was not begun".to_owned()) };
+        match (outcome, batch.state) {
+            (Outcome::Done { synced }, Some(state)) => {
+                if synced {
+                    self.promise(state);
+                }
+                Ok(())
+            }
+            (Outcome::Done { .. }, None) => {
+                Err(format!("batch {} was acknowledged, not published", batch.number))
+            }
+            (Outcome::Refused, Some(_)) => {
+                Err(format!("batch {} was refused after it was seen", batch.number))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The state at this mark, and with it all before it, is durable.
+    pub fn promise(&mut self, mark: usize) {
+        self.promised = self.promised.max(mark);
     }
 
     /// The states that a reader which began at `mark` may show.
     pub fn since(&self, mark: usize) -> Vec<State> {
-        self.states[mark..].iter().copied().chain(self.with_begun()).collect()
+        self.states[mark..].to_vec()
     }
 
     /// Judges a state that was read since `mark`.
@@ -138,19 +174,12 @@ impl Timeline {
     /// # Errors
     ///
     /// When it was never there.
-    pub fn judge(&mut self, mark: usize, found: &State) -> Result<(), String> {
+    pub fn judge(&self, mark: usize, found: &State) -> Result<(), String> {
         if self.states[mark..].contains(found) {
             return Ok(());
         }
-        if self.with_begun().as_ref() == Some(found) {
-            self.saw_begun();
-            return Ok(());
-        }
-        Err(format!(
-            "no state since {mark}: found {found:?}, now {:?}, begun {:?}",
-            self.now(),
-            self.begun.last()
-        ))
+        let (now, begun) = (self.now(), self.begun.last());
+        Err(format!("no state since {mark}: found {found:?}, now {now:?}, begun {begun:?}"))
     }
 
     /// Judges one key that was read since `mark`.
@@ -158,15 +187,68 @@ impl Timeline {
     /// # Errors
     ///
     /// When it never had that value.
-    pub fn judge_key(&mut self, mark: usize, index: usize, found: u32) -> Result<(), String> {
+    pub fn judge_key(&self, mark: usize, index: usize, found: u32) -> Result<(), String> {
         if self.states[mark..].iter().any(|state| state[index] == found) {
             return Ok(());
         }
-        if self.with_begun().is_some_and(|state| state[index] == found) {
-            self.saw_begun();
-            return Ok(());
-        }
-        let begun = self.begun.last();
-        Err(format!("key {index} since {mark}: found {found}, now {:?}, begun {begun:?}", self.now()))
+        let (now, begun) = (self.now(), self.begun.last());
+        Err(format!("key {index} since {mark}: found {found}, now {now:?}, begun {begun:?}"))
+    }
+
+    /// Judges what is there after a loss of power.
+    ///
+    /// # Errors
+    ///
+    /// When it is no state, or one before what was promised.
+    pub fn judge_crashed(&self, found: &State) -> Result<(), String> {
+        self.judge(self.promised, found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twelve numbers of which only the first is of interest.
+    fn first(number: u32) -> State {
+        let mut state = [0; KEYS];
+        state[0] = number;
+        state
+    }
+
+    /// A writer that waits for its sync returns after one that came later, and whose batch is the newer one all the same. The
+    /// timeline once took the order in which writers return.
+    #[test]
+    fn the_order_is_that_of_publication() {
+        let mut timeline = Timeline::default();
+        timeline.begin(vec![(0, true)]);
+        timeline.publish().expect("the first");
+        timeline.begin(vec![(0, true)]);
+        timeline.judge(timeline.mark(), &first(1)).expect("the second is not there yet");
+        assert!(timeline.judge(timeline.mark(), &first(2)).is_err(), "seen before it was published");
+        timeline.publish().expect("the second");
+        assert!(timeline.judge(timeline.mark(), &first(1)).is_err(), "time runs backwards");
+        timeline.end(Outcome::Done { synced: false }).expect("the second returns");
+        timeline.end(Outcome::Done { synced: true }).expect("the first returns");
+        assert_eq!(timeline.now(), first(2));
+        // Only the first was promised.
+        timeline.judge_crashed(&first(2)).expect("both are there");
+        timeline.judge_crashed(&first(1)).expect("the first is there");
+        assert!(timeline.judge_crashed(&first(0)).is_err(), "the first is lost");
+    }
+
+    #[test]
+    fn what_writers_are_told_fits_what_is_visible() {
+        let mut timeline = Timeline::default();
+        assert!(timeline.publish().is_err(), "nobody writes");
+        timeline.begin(vec![(0, true)]);
+        assert!(timeline.end(Outcome::Done { synced: false }).is_err(), "acknowledged and not there");
+        timeline.begin(vec![(0, true)]);
+        timeline.publish().expect("once");
+        assert!(timeline.publish().is_err(), "twice");
+        assert!(timeline.end(Outcome::Refused).is_err(), "refused and there");
+        timeline.begin(vec![(0, true)]);
+        timeline.end(Outcome::Unknown).expect("its append has failed");
+        assert_eq!(timeline.now(), first(2));
     }
 }

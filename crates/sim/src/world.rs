@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use esker::scheduler::{BackgroundWork, Scheduler};
-use esker::{Db, DbIterator, Error, Snapshot, WriteBatch, WriteOptions};
+use esker::{Db, DbIterator, Error, ErrorKind, Snapshot, WriteBatch, WriteOptions};
 use esker_base::SplitMix64;
-use esker_base::points::{self, LOG, MANIFEST, Point, REGISTRY, RESUMING};
+use esker_base::points::{self, LEAD, LOG, MANIFEST, Point, REGISTRY, RESUMING};
 
 use crate::lab::attempt;
-use crate::timeline::{KEYS, State, Timeline, index_of, key, number_of, value};
+use crate::timeline::{KEYS, Outcome, State, Timeline, index_of, key, number_of, value};
 
 thread_local! {
     /// The locks that are held below the innermost callback.
@@ -104,9 +104,10 @@ impl Action {
             Action::Read(way) if way % 5 != 3 => 0,
             Action::CheckSnapshots | Action::OpenIterator | Action::MoveIterators => 0,
             Action::Read(_) | Action::TakeSnapshot | Action::DropSnapshot => REGISTRY,
-            Action::Write | Action::SyncWrite => LOG,
+            Action::Write => LOG,
+            Action::SyncWrite => LOG | LEAD,
             Action::Step(_) => MANIFEST | REGISTRY | RESUMING,
-            Action::Sync => LOG | MANIFEST,
+            Action::Sync => LOG | MANIFEST | LEAD,
             Action::Flush | Action::Compact | Action::Reopen => LOG | MANIFEST | REGISTRY | RESUMING,
         }
     }
@@ -176,8 +177,6 @@ pub(crate) struct World {
     pub(crate) interrupted: RefCell<[u64; Point::ALL.len()]>,
     /// What was wrong in a callback: the engine catches panics of its background jobs.
     pub(crate) wrong: RefCell<Option<String>>,
-    /// A synced write leads the queue: another one would wait for it.
-    pub(crate) leads: Cell<bool>,
     /// The database is being closed.
     pub(crate) closing: Cell<bool>,
     /// Some call has failed or may fail.
@@ -202,7 +201,6 @@ impl World {
             reached: RefCell::new([0; Point::ALL.len()]),
             interrupted: RefCell::new([0; Point::ALL.len()]),
             wrong: RefCell::default(),
-            leads: Cell::new(false),
             closing: Cell::new(false),
             faulty: Cell::new(false),
             long_values,
@@ -216,6 +214,11 @@ impl World {
         self.reached.borrow_mut()[point as usize] += 1;
         let hit = self.hits.get();
         self.hits.set(hit + 1);
+        if point == Point::Published
+            && let Err(why) = self.timeline.borrow_mut().publish()
+        {
+            self.wrong.borrow_mut().get_or_insert(why);
+        }
         match &self.switches {
             Switches::Everywhere { percent, depth } => {
                 // Each callback comes to many points itself.
@@ -246,10 +249,7 @@ impl World {
                 Some(_) => Action::Read(0),
                 None => Action::choose(&mut self.rng.borrow_mut(), held),
             };
-            // Another synced write would wait for the one that leads.
-            if action != Action::SyncWrite || !self.leads.get() {
-                self.act_at(point, hit, held, action);
-            }
+            self.act_at(point, hit, held, action);
         }
     }
 
@@ -315,31 +315,36 @@ impl World {
                 Ok(())
             }
             Action::MoveIterators => self.move_iterators(1),
-            Action::Write => self.write(&db, &WriteOptions::new()),
-            Action::SyncWrite => {
-                let led = self.leads.replace(true);
-                let result = catch_unwind(AssertUnwindSafe(|| self.write(&db, &WriteOptions::sync())));
-                self.leads.set(led);
-                result.unwrap_or_else(|panic| resume_unwind(panic))
-            }
+            Action::Write => self.write(&db, false),
+            Action::SyncWrite => self.write(&db, true),
             Action::Step(count) => {
                 (0..count).all(|_| self.steps.step());
                 Ok(())
             }
-            Action::Flush => self.excuse(db.flush()).map(drop),
+            Action::Flush => self.promised_by(|| db.flush()),
             Action::Compact => self.excuse(db.compact_range::<&[u8], _>(..)).map(drop),
-            Action::Sync => self.excuse(db.sync()).map(drop),
+            Action::Sync => self.promised_by(|| db.sync()),
             Action::Reopen => Err("not an action of a callback".to_owned()),
         }
     }
 
-    fn write(&self, db: &Db, options: &WriteOptions) -> Result<(), String> {
+    /// Does what makes all that was there before it durable.
+    fn promised_by(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<(), String> {
+        let mark = self.timeline.borrow().mark();
+        if self.excuse(work())?.is_some() {
+            self.timeline.borrow_mut().promise(mark);
+        }
+        Ok(())
+    }
+
+    fn write(&self, db: &Db, synced: bool) -> Result<(), String> {
         let ops: Vec<(usize, bool)> = {
             let mut rng = self.rng.borrow_mut();
             let count = 1 + rng.below(3);
             (0..count).map(|_| (rng.below(KEYS as u64) as usize, !rng.percent(25))).collect()
         };
         let batch = self.timeline.borrow_mut().begin(ops);
+        let options = if synced { WriteOptions::sync() } else { WriteOptions::new() };
         let mut write = WriteBatch::new();
         for &(index, puts) in &batch.ops {
             if puts {
@@ -348,21 +353,13 @@ impl World {
                 write.delete(key(index));
             }
         }
-        let result = catch_unwind(AssertUnwindSafe(|| db.write_with(write, options)));
-        let done = match &result {
-            Ok(Ok(())) => true,
-            // Only its sync has failed: it shows, and a resume keeps it.
-            Ok(Err(error)) => {
-                matches!(error.kind(), esker::ErrorKind::WriteUnknown { .. })
-                    && batch.ops.iter().all(|&(index, _)| {
-                        let puts = batch.ops.iter().rfind(|op| op.0 == index).is_some_and(|op| op.1);
-                        let wanted = puts.then(|| value(batch.number, self.long_values));
-                        db.get(key(index)).is_ok_and(|found| found.as_deref() == wanted.as_deref())
-                    })
-            }
-            Err(_) => false,
+        let result = catch_unwind(AssertUnwindSafe(|| db.write_with(write, &options)));
+        let outcome = match &result {
+            Ok(Ok(())) => Outcome::Done { synced },
+            Ok(Err(error)) if matches!(error.kind(), ErrorKind::WriteUnknown { .. }) => Outcome::Unknown,
+            _ => Outcome::Refused,
         };
-        self.timeline.borrow_mut().end(done)?;
+        self.timeline.borrow_mut().end(outcome)?;
         match result {
             Ok(result) => self.excuse(result).map(drop),
             Err(panic) => resume_unwind(panic),
@@ -389,7 +386,7 @@ impl World {
             _ => return self.get_all(db),
         };
         match self.excuse(found)? {
-            Some(found) => self.timeline.borrow_mut().judge(mark, &found?),
+            Some(found) => self.timeline.borrow().judge(mark, &found?),
             None => Ok(()),
         }
     }
@@ -404,7 +401,7 @@ impl World {
                 db.get_with(key(index), number_of).map(|found| found.unwrap_or(Ok(0)))
             };
             if let Some(found) = self.excuse(found)? {
-                self.timeline.borrow_mut().judge_key(mark, index, found?)?;
+                self.timeline.borrow().judge_key(mark, index, found?)?;
             }
         }
         Ok(())
@@ -415,7 +412,7 @@ impl World {
         let snapshot = db.snapshot();
         if let Some(found) = self.excuse(snapshot_state(&snapshot))? {
             let found = found?;
-            self.timeline.borrow_mut().judge(mark, &found)?;
+            self.timeline.borrow().judge(mark, &found)?;
             let mut held = self.held.borrow_mut();
             if held.snapshots.len() < HELD_MAX {
                 held.snapshots.push((snapshot, found));
