@@ -255,11 +255,20 @@ impl<'a> Opening<'a> {
         let vfs = Arc::clone(&self.components.vfs);
         let oldest = self.state.min_log_number();
         let entries = vfs.list(self.dir).map_err(|error| Error::io("list", self.dir, error))?;
-        let segments = entries.iter().filter(|entry| entry.kind == EntryKind::File).filter_map(|entry| {
+        let named = entries.iter().filter_map(|entry| {
             let (kind, number) = parse_file_name(&entry.name)?;
-            (kind == FileKind::Wal && number >= oldest && !self.created).then_some(number)
+            (kind == FileKind::Wal && number >= oldest && !self.created).then_some((entry.kind, number))
         });
-        let segments: Vec<FileNumber> = segments.collect();
+        let (files, others): (Vec<_>, Vec<_>) = named.partition(|(kind, _)| *kind == EntryKind::File);
+        // It can't be told from a segment that somebody has moved and left a link for. To pass over the last one would lose it
+        // without a word.
+        if let Some(&(_, number)) = others.first()
+            && self.options.recovery == RecoveryMode::Strict
+        {
+            let path = FileKind::Wal.path(self.dir, number);
+            return Err(Error::corruption(path, 0, "it has the name of a log segment, and is no regular file"));
+        }
+        let segments: Vec<FileNumber> = files.into_iter().map(|(_, number)| number).collect();
         // Its name was durable before the manifest named it, so no crash takes it away (DW22).
         let missing = oldest.0 != 0 && !segments.contains(&oldest);
         if missing && self.options.recovery == RecoveryMode::Strict {

@@ -280,6 +280,10 @@ impl Core {
             vfs.sync_dir(&self.dir).map(|()| writer).map_err(|e| Error::io("sync", &self.dir, e))
         });
         created.inspect_err(|error| {
+            // One that was there is not ours.
+            if error.io_kind() == Some(std::io::ErrorKind::AlreadyExists) {
+                return;
+            }
             let gone = match vfs.remove(&path) {
                 Ok(()) => vfs.sync_dir(&self.dir).is_ok(),
                 Err(remove) => remove.kind() == std::io::ErrorKind::NotFound,

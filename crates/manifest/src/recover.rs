@@ -52,7 +52,7 @@ pub struct Recovered {
     /// The last edit, if it was torn and left out. No orphan may be deleted in this open then: the torn edit may be a
     /// damaged one that made them.
     pub torn_tail: Option<TornTail>,
-    /// Largest number in any file's name in the directory.
+    /// Largest number in any name in the directory that has the form of ours.
     pub max_file_number_seen: FileNumber,
 }
 
@@ -129,9 +129,13 @@ impl Files {
             Err(error) => return Err(Error::io("list", dir, error)),
         };
         let mut files = Files::default();
-        for entry in entries.iter().filter(|entry| entry.kind == EntryKind::File) {
+        for entry in &entries {
             let Some((kind, number)) = parse_file_name(&entry.name) else { continue };
+            // Whatever has the name: no file of ours can get it.
             files.max_number = files.max_number.max(number);
+            if entry.kind != EntryKind::File {
+                continue;
+            }
             match kind {
                 FileKind::Table => {
                     files.tables.insert(number, entry.size);

@@ -34,3 +34,4 @@ mod replay;
 mod review;
 mod scanned;
 mod support;
+mod swapped;
