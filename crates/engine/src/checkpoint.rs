@@ -6,9 +6,10 @@
 //!
 //! `CURRENT` is the last file to come: built under a temporary name, and renamed when all that it leads to is durable. A
 //! directory with tables and without it does not open, so what a crash leaves of a checkpoint is never taken for a whole one.
+//! Meanwhile the new directory is locked, like that of an open database: nobody opens it, or makes another copy in it.
 
 use crate::core::Core;
-use crate::recovery::sync_names;
+use crate::recovery::{sync_names, take_lock};
 use crate::sink::sync_dir;
 use crate::{Error, Result};
 use esker_base::{FileKind, FileNumber};
@@ -26,6 +27,9 @@ impl Core {
     pub(crate) fn checkpoint(&self, target: &Path) -> Result<()> {
         let vfs = &self.components.vfs;
         make_target(vfs.as_ref(), target)?;
+        let _lock = take_lock(vfs.as_ref(), target)?;
+        // Another one may have been faster.
+        check_empty(vfs.as_ref(), target)?;
         self.flush()?;
         let (state, picture) = {
             // Nothing is installed meanwhile, so the picture shows the tables of the state; it keeps their files.
@@ -37,7 +41,11 @@ impl Core {
         let mut made = Vec::new();
         let built = self.build(target, state, &mut made);
         drop(picture);
-        if built.is_err() {
+        if let Err(error) = &built {
+            // What was there is not ours.
+            if error.io_kind() == Some(io::ErrorKind::AlreadyExists) {
+                made.pop();
+            }
             // `CURRENT` first: without it, the rest is no database.
             for name in made.iter().rev() {
                 let _ = vfs.remove(&target.join(name));
@@ -66,9 +74,13 @@ impl Core {
         let state = state.apply(&edit)?;
         sync_dir(vfs.as_ref(), target)?;
         made.push(FileKind::Manifest.name(manifest));
-        made.push(FileKind::CurrentTemp.name(FileNumber(0)));
-        made.push(FileKind::Current.name(FileNumber(0)));
-        ManifestWriter::create(Arc::clone(vfs), target, manifest, &state).map_err(|failed| failed.error)?;
+        let created = ManifestWriter::create(Arc::clone(vfs), target, manifest, &state);
+        let there = |error: &Error| error.io_kind() == Some(io::ErrorKind::AlreadyExists);
+        if !created.as_ref().is_err_and(|failed| there(&failed.error)) {
+            made.push(FileKind::CurrentTemp.name(FileNumber(0)));
+            made.push(FileKind::Current.name(FileNumber(0)));
+        }
+        created.map_err(|failed| failed.error)?;
         sync_names(vfs.as_ref(), target)
     }
 
@@ -82,19 +94,29 @@ impl Core {
     }
 }
 
+fn refused(target: &Path, what: &str) -> Error {
+    Error::invalid_argument(format!("{} {what}", target.display()))
+}
+
 /// Makes the directory, which must not be there, or be empty.
 fn make_target(vfs: &dyn Vfs, target: &Path) -> Result<()> {
-    let refused = |what: &str| Err(Error::invalid_argument(format!("{} {what}", target.display())));
     if target.as_os_str().is_empty() {
         return Err(Error::invalid_argument("the path of the checkpoint is empty"));
     }
     match vfs.kind(target).map_err(|error| Error::io("look at", target, error))? {
         None => vfs.create_dir_all(target).map_err(|error| Error::io("create", target, error)),
-        Some(EntryKind::Directory) => {
-            let entries = vfs.list(target).map_err(|error| Error::io("list", target, error))?;
-            if entries.is_empty() { Ok(()) } else { refused("is not empty") }
-        }
-        Some(_) => refused("is no directory"),
+        Some(EntryKind::Directory) => check_empty(vfs, target),
+        Some(_) => Err(refused(target, "is no directory")),
+    }
+}
+
+/// There may be a lock, which another checkpoint has left that failed.
+fn check_empty(vfs: &dyn Vfs, target: &Path) -> Result<()> {
+    let entries = vfs.list(target).map_err(|error| Error::io("list", target, error))?;
+    let lock = FileKind::Lock.name(FileNumber(0));
+    match entries.iter().all(|entry| entry.name == lock) {
+        true => Ok(()),
+        false => Err(refused(target, "is not empty")),
     }
 }
 

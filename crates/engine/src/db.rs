@@ -427,8 +427,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` when `path` is there, and is no empty directory; `ReadOnly` and `NoSpace` as for a
-    /// [`flush`](Self::flush), and the errors of the new files, which are then removed again, but for the directory.
+    /// `InvalidArgument` when `path` is there, and is no empty directory; `Locked` when another checkpoint is being made
+    /// there; `ReadOnly` and `NoSpace` as for a [`flush`](Self::flush), and the errors of the new files, which are then
+    /// removed again, but for the directory and its lock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

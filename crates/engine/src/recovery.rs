@@ -266,7 +266,11 @@ impl<'a> Opening<'a> {
             && self.options.recovery == RecoveryMode::Strict
         {
             let path = FileKind::Wal.path(self.dir, number);
-            return Err(Error::corruption(path, 0, "it has the name of a log segment, and is no regular file"));
+            return Err(Error::corruption(
+                path,
+                0,
+                "it has the name of a log segment, and is no regular file",
+            ));
         }
         let segments: Vec<FileNumber> = files.into_iter().map(|(_, number)| number).collect();
         // Its name was durable before the manifest named it, so no crash takes it away (DW22).

@@ -93,7 +93,8 @@ fn store(dir: &Path, options: &Options, salt: u64) -> Content {
 
 /// Replaces `name` in `dir`; `false` when there is nothing to replace it with. What was there goes to `aside`.
 fn replace(dir: &Path, other: &Path, aside: &Path, name: &str, put: Put) -> bool {
-    let part = [".sst", ".wal", "MANIFEST", "CURRENT", "LOCK"].into_iter().find(|part| name.contains(part)).unwrap();
+    let part =
+        [".sst", ".wal", "MANIFEST", "CURRENT", "LOCK"].into_iter().find(|part| name.contains(part)).unwrap();
     let path = dir.join(name);
     let sibling = || names(dir, part).into_iter().find(|sibling| sibling != name);
     let away = || fs::rename(&path, aside.join(name)).unwrap();
@@ -206,9 +207,13 @@ fn exchanged_files_of_a_closed_database() {
                         let text = error.to_string();
                         assert!(text.contains("/db/"), "{what}: {text}");
                         let after = names(&dir, "");
-                        assert!(before.iter().all(|name| after.contains(name)), "{what}: {before:?} {after:?}");
+                        assert!(
+                            before.iter().all(|name| after.contains(name)),
+                            "{what}: {before:?} {after:?}"
+                        );
                         restore(&dir, &first, &name, put);
-                        let db = small().open(&dir).unwrap_or_else(|error| panic!("{what}, put back: {error}"));
+                        let db =
+                            small().open(&dir).unwrap_or_else(|error| panic!("{what}, put back: {error}"));
                         assert!(check(&db, &wanted, false, &what), "{what}, put back");
                         assert_sound(&db);
                     }
