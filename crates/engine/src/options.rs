@@ -131,7 +131,8 @@ pub enum LogSink {
     ///
     /// Where that is safe: on Linux from 5.14 on, on ext2, ext3, ext4, XFS and tmpfs; `Plain` elsewhere. A device or file
     /// system that fails while it is written to is an error of the next sync with both; but with this one the system may also
-    /// end the process, with `SIGBUS`, at a write in between. So it does when somebody else cuts a file of the log.
+    /// end the process, with `SIGBUS`, at a write in between. So it does when somebody else cuts a file of the log, or marks it
+    /// immutable.
     Mapped,
 }
 

@@ -21,7 +21,13 @@ pub const KILL: Harness = Harness {
     name: "kill",
     unit: "kill",
     parts: &["kill"],
-    demands: &["kill", "acknowledged", "killed before the first acknowledgement", "checked"],
+    demands: &[
+        "kill",
+        "acknowledged",
+        "acknowledged by a ticket",
+        "killed before the first acknowledgement",
+        "checked",
+    ],
     part_demands: &[],
     demand_after: 20,
     case,
@@ -79,19 +85,19 @@ pub fn child(dir: &Path, seed: u64) -> Result<(), esker::Error> {
             batch.put(data_key(writer, number), value.as_bytes());
             batch.put(last_key(writer, 1), value.as_bytes());
             // One call of the system, so a whole line or nothing.
-            let acknowledge = move || {
-                let _ = std::io::stdout().lock().write_all(format!("{writer} {number}\n").as_bytes());
+            let acknowledge = move |how: &str| {
+                let _ = std::io::stdout().lock().write_all(format!("{how} {writer} {number}\n").as_bytes());
             };
             if durability(writer) == Durability::Sync && rng.percent(50) {
                 // Several may be in flight. Nobody may say so before it is synced.
                 db.submit(batch, &settings)?.on_synced(move |synced| {
                     if synced.is_ok() {
-                        acknowledge();
+                        acknowledge("ticket");
                     }
                 });
             } else {
                 db.write_with(batch, &settings)?;
-                acknowledge();
+                acknowledge("write");
             }
             if rng.below(200) == 0 {
                 db.flush()?;
@@ -145,9 +151,14 @@ fn case(case: &mut Case<'_>) {
         case.coverage.hit("kill");
         let mut count = 0;
         for line in text.lines().filter(|line| *line != "open") {
-            let (writer, number) = line.split_once(' ').expect("a writer and a number");
-            acknowledged.insert(writer.parse().expect("a writer"), number.parse().expect("a number"));
+            let mut words = line.split(' ');
+            let mut word = || words.next().expect("how, which writer, and a number");
+            let (how, writer, number) = (word(), word(), word().parse::<u64>().expect("a number"));
+            // A write that was waited for may be told before the callbacks of those before it.
+            let largest = acknowledged.entry(writer.parse().expect("a writer")).or_insert(0);
+            *largest = number.max(*largest);
             count += 1;
+            case.coverage.add("acknowledged by a ticket", u64::from(how == "ticket"));
         }
         case.coverage.add("acknowledged", count);
         case.coverage.add("killed before the first acknowledgement", u64::from(count == 0));

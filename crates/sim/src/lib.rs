@@ -6,6 +6,7 @@
 
 pub mod crash;
 pub mod damaged;
+pub(crate) mod denied;
 pub mod disk;
 pub mod error;
 pub mod flips;

@@ -7,7 +7,7 @@
 //! done before: the room is allocated, and every page is made writable once by `MADV_POPULATE_WRITE`, whose error is that of
 //! the page (Linux 5.14; on older systems nothing is mapped). What is left is
 //!
-//! - a file that somebody else cuts: nobody may, the directory is locked and ours;
+//! - a file that somebody else cuts, or marks immutable: nobody may, the directory is locked and ours;
 //! - a file system that takes a page back when it was written to the device, and then refuses it: those that copy on write,
 //!   network and FUSE file systems. Only ext2, ext3, ext4, XFS and tmpfs are mapped ([`Fit`]);
 //! - a device or file system that dies at this moment. A write would get an error then, and a sync does in both cases.
@@ -72,6 +72,7 @@ impl Window {
         let end = to.checked_next_multiple_of(page).filter(|end| *end > offset);
         let len = end.and_then(|end| usize::try_from(end - offset).ok());
         let len = len.ok_or(io::ErrorKind::InvalidInput)?;
+        crate::os::check_size_limit(offset.saturating_add(len as u64))?;
         // Never sparse: a store into a hole of a full disk would have no error to give.
         rustix::io::retry_on_intr(|| {
             rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len as u64)

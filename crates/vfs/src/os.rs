@@ -185,6 +185,17 @@ fn held_error(file: &File) -> io::Error {
     io::Error::new(io::ErrorKind::WouldBlock, what)
 }
 
+/// `EFBIG` when a file must not get so long (`RLIMIT_FSIZE`). To try it costs a process its life (`SIGXFSZ`), unless it ignores
+/// that signal: so room is not allocated ahead before this was asked.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn check_size_limit(len: u64) -> io::Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    match limit {
+        Some(limit) if len > limit => Err(rustix::io::Errno::FBIG.into()),
+        _ => Ok(()),
+    }
+}
+
 /// Reads until `buf` is full or the file ends.
 fn read_full_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
@@ -433,6 +444,7 @@ mod sys {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn allocate(file: &File, flags: rustix::fs::FallocateFlags, offset: u64, len: u64) -> io::Result<()> {
         use rustix::io::Errno;
+        super::check_size_limit(offset.saturating_add(len))?;
         match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, len)) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(error) => Err(error.into()),

@@ -1,6 +1,7 @@
 //! Limits of the system: a disk that gets full, handles that run out, readers that are forgotten, and what an open needs.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -273,6 +274,60 @@ fn rs01_many_databases_share_the_handles() {
             assert_sound(db);
         }
     }
+}
+
+/// One handle for hundreds of tables, and for eight threads that read them while others write and compact: right answers, no
+/// wait without end, and no more files open than are being read. Mutation: what is pushed out stays open.
+#[test]
+fn one_handle_for_many_readers() {
+    const KEYS: u64 = 6_000;
+    let dir = tempfile::tempdir().unwrap();
+    let options = few_handles().max_open_files(1).cache_size(0).compression(esker::Compression::None);
+    let db = options.background(Background::Threads(2)).open(dir.path()).unwrap();
+    let bulk = WriteOptions::wal(false);
+    let fill = || (0..KEYS).for_each(|number| db.put_with(key(number), value(number, 200), &bulk).unwrap());
+    fill();
+    db.compact_range::<&[u8], _>(..).unwrap();
+    let tables = db.stats().tables();
+    assert!(tables > 200, "{tables} tables");
+    let (stop, most) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let reader = |seed: u64| {
+        let mut rng = esker_base::SplitMix64::new(seed);
+        while !stop.load(SeqCst) {
+            if rng.percent(90) {
+                let number = rng.below(KEYS);
+                assert_eq!(db.get(key(number)).unwrap().unwrap(), value(number, 200));
+            } else {
+                let first = rng.below(KEYS - 100);
+                let range = db.range(key(first)..key(first + 100)).map(Result::unwrap);
+                let right = (first..).zip(range).map(|(number, entry)| {
+                    assert!(entry.0 == key(number) && entry.1 == value(number, 200), "{number}: {entry:?}");
+                });
+                assert_eq!(right.count(), 100);
+            }
+        }
+    };
+    esker_testkit::within(Duration::from_secs(100), "readers of one handle", || {
+        std::thread::scope(|scope| {
+            let reader = &reader;
+            (0..8).for_each(|seed| drop(scope.spawn(move || reader(seed))));
+            scope.spawn(|| {
+                while !stop.load(SeqCst) {
+                    most.fetch_max(descriptors(dir.path()), SeqCst);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            fill();
+            db.compact_range::<&[u8], _>(..).unwrap();
+            stop.store(true, SeqCst);
+        });
+    });
+    // Of a reader one, of a job its inputs and an output, and the log, the manifest, the lock.
+    let most = most.into_inner();
+    println!("{tables} tables, {most} descriptors");
+    assert!(most <= 1 + 8 + 2 * 6 + 5, "{most} descriptors");
+    assert!(db.stats().open_files <= 1);
+    assert_sound(&db);
 }
 
 /// RS04. Two thousand tables and a small cache: what an open table costs is small and the same for each, and no more than
