@@ -30,7 +30,7 @@ pub struct RunLimits<'a> {
     pub bound: Option<InternalKeyRef<'a>>,
 }
 
-/// A position among entries of one block. See the [module](self).
+/// A position among entries of one block.
 #[derive(Debug)]
 pub struct BlockRun {
     pub(crate) cursor: ImageCursor,
