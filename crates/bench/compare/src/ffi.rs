@@ -12,7 +12,7 @@
 /// defines `open`, `get` and whatever else its library has alone.
 #[cfg(any(feature = "rocksdb", feature = "leveldb"))]
 macro_rules! c_store {
-    ($prefix:literal, $note:literal) => {
+    ($prefix:literal, $note:expr) => {
         use crate::engine::{Change, Direction, Engine, Reader, Result, Settings, Settle};
         use esker_bench::load::Inside;
         use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
@@ -468,14 +468,35 @@ pub(crate) mod level {
 /// RocksDB.
 #[cfg(feature = "rocksdb")]
 pub(crate) mod rocks {
+    /// Which library is meant.
+    #[cfg(feature = "rocksdb-newest")]
+    macro_rules! library {
+        () => {
+            "a release build by the crate `rocksdb`"
+        };
+    }
+    #[cfg(not(feature = "rocksdb-newest"))]
+    macro_rules! library {
+        () => {
+            "the system's library, in Debian compiled with assertions, which slow it down (put the folder of a release \
+             build of the same version into `LD_LIBRARY_PATH`)"
+        };
+    }
+
     c_store!(
         "rocksdb",
-        "the system's library, in Debian compiled with assertions, which slow it down (put the folder of a release build \
-         of the same version into `LD_LIBRARY_PATH`); log handed to the system after each write (its default); Snappy, \
-         `max_background_jobs` 2, five write buffers; gets by `get_pinned`, several by `batched_multi_get`"
+        concat!(
+            library!(),
+            "; log handed to the system after each write (its default); Snappy, `max_background_jobs` 2, five write \
+             buffers; gets by `get_pinned`, several by `batched_multi_get`"
+        )
     );
 
-    #[link(name = "rocksdb")]
+    /// Only to be linked: the functions below are in the library that it builds.
+    #[cfg(feature = "rocksdb-newest")]
+    use newest as _;
+
+    #[cfg_attr(not(feature = "rocksdb-newest"), link(name = "rocksdb"))]
     unsafe extern "C" {
         fn rocksdb_open_column_families(
             options: Handle,
@@ -550,7 +571,15 @@ pub(crate) mod rocks {
         }
     }
 
+    /// The C interface does not tell; the version of the crate that builds the library ends with that of the library.
+    #[cfg(feature = "rocksdb-newest")]
+    fn version() -> String {
+        let version = crate::versions::locked("librocksdb-sys");
+        version.rsplit('+').next().unwrap_or("?").to_owned()
+    }
+
     /// The C interface does not tell; the header that is installed with the library does.
+    #[cfg(not(feature = "rocksdb-newest"))]
     fn version() -> String {
         let header = std::fs::read_to_string("/usr/include/rocksdb/version.h").unwrap_or_default();
         let part = |name: &str| {
