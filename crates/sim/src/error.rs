@@ -111,7 +111,7 @@ impl<'a, 'b> Trial<'a, 'b> {
             vfs = Arc::new(ObserveVfs::new(vfs, Arc::new(|call, event| println!("{event:?}: {call}"))));
         }
         let (history, pace) = (History::new(setup.default), Pace::from_rng(&mut case.rng(1)));
-        let (model, tickets) = (Model::new(), Tickets::new(case.seed));
+        let (model, tickets) = (Model::new(), Tickets::new(case.seed, true));
         Trial { case, setup: setup.clone(), disk, faults, vfs, history, model, pace, tickets, opens: 0 }
     }
 
@@ -180,7 +180,7 @@ impl<'a, 'b> Trial<'a, 'b> {
     }
 
     fn write(&mut self, db: &Db, ops: &[WriteOp], promise: Promise) {
-        let submits = [Promise::Default, Promise::Sync].contains(&promise) && self.tickets.wants_next();
+        let submits = self.tickets.wants_next(promise);
         // Of a batch that was submitted, no more is promised than that the system has it.
         let promise = if submits { Promise::Buffered } else { promise };
         self.history.begin(ops, promise);

@@ -15,6 +15,7 @@ use crate::lab::{Case, Harness};
 use crate::preset::Setup;
 use crate::scheduler::{Pace, SimScheduler};
 use crate::session::{Content, ModelSession, Session, assert_sound, content, difference};
+use crate::tickets::Tickets;
 
 /// Random operations against the model.
 pub const MODEL: Harness = Harness {
@@ -58,6 +59,7 @@ pub const MODEL: Harness = Harness {
         "cursor over a compaction",
         "replayed",
         "torn tail",
+        "ticket durable",
         "random options",
         "background steps",
         "waits",
@@ -98,6 +100,7 @@ struct Bench {
     session: Option<Session>,
     model: ModelSession,
     history: History,
+    tickets: Tickets,
     opens: u64,
     seed: u64,
 }
@@ -113,6 +116,7 @@ impl Bench {
             session: None,
             model: ModelSession::new(1),
             history: History::new(setup.default),
+            tickets: Tickets::new(case.seed, false),
             setup,
             opens: 0,
             seed: case.seed,
@@ -134,7 +138,14 @@ impl Bench {
 
     fn run(&mut self, op: &Op, case: &mut Case<'_>) {
         self.scheduler.pump();
+        self.tickets.settle(&mut self.history, &mut case.coverage);
         match op {
+            Op::Write(ops, promise) if self.tickets.wants_next(*promise) => {
+                let db = self.session.as_ref().expect("open between operations").db();
+                let submitted = self.tickets.submit(db, ops, *promise, &mut self.history);
+                submitted.unwrap_or_else(|error| panic!("{op:?}, submitted: {error}"));
+                self.model.run(0, op);
+            }
             Op::Reopen => self.reopen(case),
             Op::Crash(seed) => self.crash(CrashMode::from_seed(*seed), case),
             Op::Kill => self.crash(CrashMode::Keep, case),
@@ -162,6 +173,13 @@ impl Bench {
         let now = self.model.model.content(self.model.model.now());
         self.history = History::new(self.setup.default);
         self.history.restart(&now);
+        self.tickets.restart();
+    }
+
+    /// Of a database that has ended, whoever waited has been told.
+    fn end_tickets(&mut self, case: &mut Case<'_>) {
+        let ended = self.tickets.end(&mut self.history, &mut case.coverage);
+        ended.unwrap_or_else(|why| panic!("{why}"));
     }
 
     fn count_steps(&self, case: &mut Case<'_>) {
@@ -174,6 +192,7 @@ impl Bench {
         self.model.let_go();
         let db = self.session.take().expect("open").let_go();
         db.close().expect("close");
+        self.end_tickets(case);
         self.open();
         self.all_is_flushed();
         self.check();
@@ -184,6 +203,9 @@ impl Bench {
         let next = self.disk.crashed(mode);
         self.model.let_go();
         self.session = None;
+        // What the old disk's database says from here on is not of the image.
+        self.tickets.restart();
+        self.end_tickets(case);
         self.disk = next;
         self.open();
         let found = content(self.session().db()).expect("a scan after a crash");
@@ -270,6 +292,7 @@ fn model(case: &mut Case<'_>) {
     bench.count_steps(case);
     bench.model.let_go();
     bench.session.take().expect("open").let_go().close().expect("close");
+    bench.end_tickets(case);
     case.coverage.hit("full check");
 }
 

@@ -71,6 +71,8 @@ const PLANS: &[Plan] = &[
     plan("file-number-reused", "crash", None),
     plan("close-without-flush", "model", None),
     plan("ticket-told-early", "error", None),
+    plan("ticket-told-early", "model", None),
+    plan("ticket-told-early", "schedule", Some("clients")),
     plan("callback-lost", "error", None),
 ];
 

@@ -15,14 +15,15 @@ use std::time::Duration;
 
 use esker::scheduler::ThreadScheduler;
 use esker::vfs::{Call, CallKind, CrashMode, Fault, FaultVfs, InterceptVfs, Interceptor, Vfs};
-use esker::{Background, Db, Durability, WriteBatch, WriteOptions};
+use esker::{Background, Db, Durability, Error, WriteBatch, WriteOptions};
 use esker_base::SplitMix64;
-use esker_testkit::{KeySpace, Mix, Workload};
+use esker_testkit::{History, KeySpace, Mix, Op, Verdict, Workload};
 
 use crate::disk::Disk;
 use crate::lab::{Case, Harness, PartDemand};
 use crate::scheduler::{Pace, SimScheduler};
-use crate::session::{ModelSession, Session, assert_sound, content, difference};
+use crate::session::{Answer, ModelSession, Session, assert_sound, content, difference};
+use crate::tickets::Tickets;
 
 /// Many orders of the same things.
 pub const SCHEDULE: Harness = Harness {
@@ -44,6 +45,7 @@ pub const SCHEDULE: Harness = Harness {
         "cursor over a compaction",
         "background steps",
         "waits",
+        "ticket durable",
         "batches by threads",
         "reads by threads",
         "failed group",
@@ -88,6 +90,7 @@ fn clients(case: &mut Case<'_>) {
     let db = disk.open(&setup.options, Arc::clone(&scheduler) as _, None).expect("a new database opens");
     let mut sessions: Vec<Session> = (0..count).map(|_| Session::new(db.clone())).collect();
     let mut model = ModelSession::new(count);
+    let (mut history, mut tickets) = (History::new(setup.default), Tickets::new(case.seed, false));
     let keys = KeySpace::new(case.seed, [10, 30, 150][rng.below(3) as usize], 800);
     let mix = Mix {
         snapshots: 60,
@@ -110,7 +113,8 @@ fn clients(case: &mut Case<'_>) {
                 println!("{number}: client {client}: {op:?}");
             }
             case.coverage.hit(op.name());
-            let found = sessions[client].run(&op).unwrap_or_else(|error| panic!("{op:?}: {error}"));
+            let found = run(&op, &mut sessions[client], &mut history, &mut tickets);
+            let found = found.unwrap_or_else(|error| panic!("{op:?}: {error}"));
             let wanted = model.run(client, &op);
             assert!(found == wanted, "client {client}, {op:?}: {}", difference(&found, &wanted));
             let held = sessions.iter().map(Session::holds);
@@ -118,21 +122,55 @@ fn clients(case: &mut Case<'_>) {
             disk.events.count(&mut case.coverage, holds, false);
         }
         scheduler.pump();
+        tickets.settle(&mut history, &mut case.coverage);
     }
     let wanted = model.model.content(model.model.now());
     assert!(content(&db).expect("a scan") == wanted, "the content differs");
     assert_sound(&db);
     // Nobody has to close a database: what was handed over to the system is there.
     drop(sessions);
-    db.sync().expect("sync");
-    let next = disk.crashed(CrashMode::from_seed(case.seed));
+    if case.seed.is_multiple_of(2) {
+        db.sync().expect("sync");
+        history.synced();
+    }
+    let mode = CrashMode::from_seed(case.seed);
+    let next = disk.crashed(mode);
     drop(db);
+    tickets.restart();
+    tickets.end(&mut history, &mut case.coverage).unwrap_or_else(|why| panic!("{why}"));
     let db = next.open_inline(&setup.options).expect("it opens after a crash");
     let found = content(&db).expect("a scan");
-    assert!(wanted.len() == found.len() || mix.no_log_permille > 0, "keys are lost after a sync");
+    if let Verdict::Wrong(why) = history.judge(&found, mode != CrashMode::Keep) {
+        panic!("after a crash {mode:?}: {why}");
+    }
     assert_sound(&db);
     case.coverage.add("background steps", scheduler.steps());
     case.coverage.add("waits", scheduler.waits());
+}
+
+/// One operation of a client; some of its batches are submitted, and waited for later by whoever comes.
+fn run(
+    op: &Op,
+    session: &mut Session,
+    history: &mut History,
+    tickets: &mut Tickets,
+) -> Result<Answer, Error> {
+    match op {
+        Op::Write(ops, promise) if tickets.wants_next(*promise) => {
+            tickets.submit(session.db(), ops, *promise, history)?;
+            return Ok(Answer::new());
+        }
+        Op::Write(ops, promise) => history.begin(ops, *promise),
+        _ => {}
+    }
+    let found = session.run(op)?;
+    match op {
+        Op::Write(..) => history.acknowledge(),
+        Op::Sync => history.synced(),
+        Op::Flush => history.flushed(),
+        _ => {}
+    }
+    Ok(found)
 }
 
 /// Pauses at random before and after calls.

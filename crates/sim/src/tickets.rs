@@ -1,14 +1,16 @@
 //! [`Tickets`]: commits that nobody waits for at once, and what came of them.
 //!
 //! A batch is submitted, and its outcome is asked for later: by a callback, or by a wait some operations on, across errors,
-//! resumes, flushes and the end of the database. `Ok` means that it and all before it are durable; `WriteUnknown` that it may
-//! be there or not; nothing else may be said, and every callback must be called, once.
+//! resumes, flushes, crashes and the end of the database. `Ok` means that it and all before it are durable; `WriteUnknown`,
+//! where something may fail, that it may be there or not; nothing else may be said, and every callback must be called, once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use esker::{Commit, ErrorKind, Result};
+use esker::{Commit, Db, ErrorKind, Result};
 use esker_base::SplitMix64;
-use esker_testkit::{Coverage, History};
+use esker_testkit::{Coverage, History, Promise, WriteOp};
+
+use crate::session::{batch, write_options};
 
 /// Which batch of which life of the history: a resume begins a new one.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +26,7 @@ type Told = Vec<(Place, Result<()>)>;
 #[derive(Debug)]
 pub struct Tickets {
     rng: SplitMix64,
+    may_fail: bool,
     life: u64,
     held: Vec<(Place, Commit)>,
     /// What callbacks were told.
@@ -33,15 +36,36 @@ pub struct Tickets {
 }
 
 impl Tickets {
-    /// No tickets; what is done with them comes from `seed`.
-    pub fn new(seed: u64) -> Self {
+    /// No tickets; what is done with them comes from `seed`. `may_fail` says whether syncs may.
+    pub fn new(seed: u64, may_fail: bool) -> Self {
         let rng = SplitMix64::new(seed ^ 0x71c4_e700);
-        Tickets { rng, life: 0, held: Vec::new(), told: Arc::default(), left: 0, called: 0 }
+        Tickets { rng, may_fail, life: 0, held: Vec::new(), told: Arc::default(), left: 0, called: 0 }
     }
 
-    /// Whether the next batch is to be submitted.
-    pub fn wants_next(&mut self) -> bool {
-        self.rng.percent(30)
+    /// Whether the next batch, of which this is promised, is to be submitted.
+    pub fn wants_next(&mut self, promise: Promise) -> bool {
+        [Promise::Default, Promise::Sync].contains(&promise) && self.rng.percent(30)
+    }
+
+    /// Submits a batch, and takes its ticket, where nothing fails.
+    ///
+    /// # Errors
+    ///
+    /// The database's.
+    pub fn submit(
+        &mut self,
+        db: &Db,
+        ops: &[WriteOp],
+        promise: Promise,
+        history: &mut History,
+    ) -> Result<()> {
+        // With `Sync` the sync begins by itself. No more is promised at once than that the system has the batch.
+        let asked = if promise == Promise::Sync { Promise::Sync } else { Promise::Buffered };
+        history.begin(ops, Promise::Buffered);
+        let commit = db.submit(batch(ops), &write_options(asked))?;
+        history.acknowledge();
+        self.take(commit, history);
+        Ok(())
     }
 
     /// Takes the ticket of the batch that `history` has acknowledged last.
@@ -81,12 +105,12 @@ impl Tickets {
                     history.synced_up_to(place.count);
                 }
             }
-            Err(ErrorKind::WriteUnknown { .. }) => coverage.hit("ticket unknown"),
+            Err(ErrorKind::WriteUnknown { .. }) if self.may_fail => coverage.hit("ticket unknown"),
             Err(other) => panic!("a ticket was told {other:?}"),
         }
     }
 
-    /// The history began anew: all that was written before is settled.
+    /// The history began anew, or ends here: what is told from now on of batches before is no promise.
     pub fn restart(&mut self) {
         self.life += 1;
     }
