@@ -132,7 +132,7 @@ impl FlushJob {
     fn start(&mut self, core: &Core, position: usize) {
         let memtables = self.generations.iter().filter_map(|generation| generation.memtables.get(position));
         let sources: Vec<_> =
-            memtables.filter(|memtable| !memtable.is_empty()).map(|memtable| memtable.iter()).collect();
+            memtables.filter(|memtable| !memtable.is_empty()).map(|memtable| memtable.iter_whole()).collect();
         if sources.is_empty() {
             return;
         }

@@ -173,6 +173,12 @@ impl Memtable {
         MemtableIterator::new(Arc::clone(self))
     }
 
+    /// The same for who reads all keys and values, as a flush does: entries that are not in the processor's caches are read
+    /// many at a time.
+    pub fn iter_whole(self: &Arc<Self>) -> MemtableIterator {
+        MemtableIterator::whole(Arc::clone(self))
+    }
+
     /// Replaces `keys` by those of the entries after `from`, or before it. For iterators.
     pub(crate) fn fill(
         &self,

@@ -133,7 +133,7 @@ fn check_place(iter: &MemtableIterator, place: Place<'_>, what: &str) {
 
 /// Moves an iterator and a place in the model at random, and compares them after each step.
 fn walk(random: &mut Random, table: &Arc<Memtable>, model: &Model, steps: usize) {
-    let mut iter = table.iter();
+    let mut iter = if random.below(2) == 0 { table.iter() } else { table.iter_whole() };
     let mut place: Place<'_> = None;
     for _ in 0..steps {
         let target = InternalKey::new(random_key(random), random.below(400), ValueKind::Put);
