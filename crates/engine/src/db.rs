@@ -235,6 +235,27 @@ impl Db {
         self.handle.multi_get(keys, None)
     }
 
+    /// Lends the values of several keys, as of one moment: calls `each` once for each key with its number in `keys` and
+    /// its answer, in any order. Copies and allocates nothing, and pins nothing beyond the call; keys whose blocks are
+    /// in memory are looked up several at a time, and cost less than as many calls of [`get_with`](Db::get_with). A key
+    /// that can't be read has its own error, as [`get`](Db::get) gives it; the others have their answers.
+    ///
+    /// ```
+    /// # let db = esker::Db::in_memory()?;
+    /// db.put("ice", "melts")?;
+    /// db.put("sand", "blows")?;
+    /// let keys = ["ice", "rock", "sand"];
+    /// let mut lengths = [None; 3];
+    /// db.multi_get_with(&keys, |number, answer| {
+    ///     lengths[number] = answer.expect("the tables are sound").map(|value| value.len());
+    /// });
+    /// assert_eq!(lengths, [Some(5), None, Some(5)]);
+    /// # Ok::<(), esker::Error>(())
+    /// ```
+    pub fn multi_get_with<K: AsRef<[u8]>>(&self, keys: &[K], each: impl FnMut(usize, Result<Option<&[u8]>>)) {
+        self.handle.multi_get_with(keys, None, each);
+    }
+
     /// The entries whose keys lie in `range`, ascending; [`rev`](Iterator::rev) for descending. An inverted range is
     /// empty. The iterator shows the present moment, whatever is written later.
     ///

@@ -30,6 +30,7 @@ mod health;
 mod iter;
 mod memory;
 mod metrics;
+mod multi_get;
 mod obsolete;
 mod options;
 mod rate;

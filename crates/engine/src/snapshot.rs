@@ -64,6 +64,11 @@ impl Snapshot {
         self.handle.multi_get(keys, Some(self.seq))
     }
 
+    /// As [`Db::multi_get_with`](crate::Db::multi_get_with).
+    pub fn multi_get_with<K: AsRef<[u8]>>(&self, keys: &[K], each: impl FnMut(usize, Result<Option<&[u8]>>)) {
+        self.handle.multi_get_with(keys, Some(self.seq), each);
+    }
+
     /// As [`Db::range`](crate::Db::range).
     pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, range: R) -> DbIterator {
         DbIterator::new(&self.handle, bounds_of(&range), Some(self.seq))

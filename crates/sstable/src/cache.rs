@@ -157,6 +157,12 @@ impl CachedBlock {
         self.hits.store(self.hits.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
+    /// How often it was found.
+    #[inline]
+    pub(crate) fn hits(&self) -> u64 {
+        self.hits.load(Relaxed)
+    }
+
     fn weight(&self) -> u64 {
         let bytes = match &self.form {
             Form::Image(image) => image.memory(),

@@ -183,9 +183,7 @@ impl Image {
         let tag = tag(lookup.hash);
         let (words, tail) = tags.as_chunks::<8>();
         for (number, word) in words.iter().enumerate() {
-            // The bytes that are zero, and perhaps some behind the first of them, which are looked at in vain.
-            let differences = u64::from_le_bytes(*word) ^ LOW_BITS.wrapping_mul(u64::from(tag));
-            let mut zeros = differences.wrapping_sub(LOW_BITS) & !differences & HIGH_BITS;
+            let mut zeros = zero_bytes(u64::from_le_bytes(*word) ^ LOW_BITS.wrapping_mul(u64::from(tag)));
             while zeros != 0 {
                 let index = 8 * number + (zeros.trailing_zeros() / 8) as usize;
                 if let Some(hit) = self.try_entry(index, rest, lookup.seq)? {
@@ -202,6 +200,21 @@ impl Image {
             }
         }
         Ok(None)
+    }
+
+    /// The first byte of the first entry whose key may be the one that is looked for.
+    #[inline]
+    pub(crate) fn guess(&self, lookup: &Lookup<'_>) -> Option<u8> {
+        let tags = self.bytes(0, self.places_at);
+        let tag = tag(lookup.hash);
+        let (words, tail) = tags.as_chunks::<8>();
+        let found = words.iter().enumerate().find_map(|(number, word)| {
+            let zeros = zero_bytes(u64::from_le_bytes(*word) ^ LOW_BITS.wrapping_mul(u64::from(tag)));
+            (zeros != 0).then(|| 8 * number + (zeros.trailing_zeros() / 8) as usize)
+        });
+        let in_tail = || Some(8 * words.len() + tail.iter().position(|other| *other == tag)?);
+        let spot = self.spot(found.or_else(in_tail)?).ok()?;
+        self.data.get(usize::from(spot.key_at)).copied()
     }
 
     /// Entry `index` if it is a version of the key that may be seen. Versions of a key come newest first.
@@ -259,6 +272,12 @@ impl Image {
 /// 1 in each byte, and the highest bit of each byte.
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+
+/// The highest bit of each byte that is zero, and perhaps of some behind the first of them, which are looked at in vain.
+#[inline]
+fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(LOW_BITS) & !word & HIGH_BITS
+}
 
 #[inline]
 pub(crate) fn tag(hash: u64) -> u8 {

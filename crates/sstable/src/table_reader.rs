@@ -5,18 +5,16 @@
 
 use crate::block::{Block, Damage};
 use crate::block_io::BlockFile;
-use crate::cache::{BlockCache, CachedBlock, Form, Slots};
-use crate::entry::Entry;
+use crate::cache::{BlockCache, CachedBlock, Slots};
 use crate::filter::Filter;
 use crate::format::{Footer, TableIdentity};
-use crate::image::{Image, Spot};
 use crate::index::Index;
 use crate::properties::TableProperties;
 use crate::readahead::{MAX_LEN, Readahead};
 use crate::table_iterator::TableIterator;
 use crate::table_tail::{read_filter, read_properties, read_tail};
 use arc_swap::Guard;
-use esker_base::{Error, InternalKeyRef, Lookup, Result, SequenceNumber, Slice, ValueKind, planted};
+use esker_base::{Error, InternalKeyRef, Result, planted};
 use esker_vfs::RandomAccessFile;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,17 +35,6 @@ pub struct OpenTable {
     pub verify_reads: bool,
 }
 
-/// A version of a key, as a lookup finds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// The number of the write.
-    pub seq: SequenceNumber,
-    /// What the write did.
-    pub kind: ValueKind,
-    /// The value; empty for tombstones.
-    pub value: Slice,
-}
-
 /// An open table.
 #[derive(Debug)]
 pub struct TableReader {
@@ -60,8 +47,8 @@ pub struct TableReader {
     pub(crate) filter_fault: Option<Error>,
     pub(crate) file_size: u64,
     /// The blocks that are in the cache.
-    slots: Option<Arc<Slots>>,
-    verify_reads: bool,
+    pub(crate) slots: Option<Arc<Slots>>,
+    pub(crate) verify_reads: bool,
 }
 
 impl TableReader {
@@ -123,68 +110,6 @@ impl TableReader {
             slots,
             verify_reads: open.verify_reads,
         })
-    }
-
-    /// The newest version of a key that the lookup may see.
-    ///
-    /// The hash in `lookup` must be of the table's own seed, which [`properties`](Self::properties) gives; a store has
-    /// one seed for all its tables. When the filter excludes the key no block is touched. Allocates nothing when the
-    /// block is cached. Fails with `Corruption` or `Io`.
-    #[inline]
-    pub fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Found>> {
-        self.find(lookup, |seq, kind, value| Found { seq, kind, value: value.slice() })
-    }
-
-    /// As [`get`](Self::get), and lends the value instead of sharing it: `read` is called with kind and value.
-    #[inline]
-    pub fn get_with<R>(
-        &self,
-        lookup: &Lookup<'_>,
-        read: impl FnOnce(ValueKind, &[u8]) -> R,
-    ) -> Result<Option<R>> {
-        self.find(lookup, |_, kind, value| read(kind, value.bytes()))
-    }
-
-    #[inline]
-    fn find<R>(
-        &self,
-        lookup: &Lookup<'_>,
-        read: impl FnOnce(SequenceNumber, ValueKind, ValueHere<'_>) -> R,
-    ) -> Result<Option<R>> {
-        if !self.may_contain(lookup.hash) {
-            return Ok(None);
-        }
-        let target = InternalKeyRef::seek_to(lookup.user_key, lookup.seq);
-        let found = self.index.find(target).map_err(|damage| self.index_damage(damage))?;
-        let Some(number) = found else { return Ok(None) };
-        let cached = self.slots.as_ref().and_then(|slots| slots.look(number));
-        let fetched;
-        let block = match cached.as_deref().and_then(Option::as_deref) {
-            Some(block) if !self.verify_reads || block.is_intact() => {
-                block.hit();
-                block
-            }
-            block => {
-                fetched = self.fetch(number, block.is_some())?;
-                &fetched
-            }
-        };
-        match &block.form {
-            Form::Image(image) => {
-                let hit = image.get(lookup).map_err(|damage| self.block_damage(number, damage))?;
-                Ok(hit.map(|hit| read(hit.seq, hit.kind, ValueHere::InImage(image, &hit.spot))))
-            }
-            Form::Block(block) => {
-                let found = block.seek(target).map_err(|damage| self.block_damage(number, damage))?;
-                let Some(position) = found else { return Ok(None) };
-                let entry = &position.entry;
-                // The entry's first `shared` bytes are those of the target, if the target has as many.
-                if lookup.user_key.get(entry.shared as usize..) != Some(entry.suffix(block.entries())) {
-                    return Ok(None);
-                }
-                Ok(Some(read(entry.seq, entry.kind, ValueHere::InBlock(block, entry))))
-            }
-        }
     }
 
     /// Whether a key with this hash may be in the table. Never false for one that is.
@@ -275,7 +200,7 @@ impl TableReader {
 
     /// Reads data block `number` into the cache, because it is not there, or because what is there has changed.
     #[cold]
-    fn fetch(&self, number: usize, changed: bool) -> Result<Arc<CachedBlock>> {
+    pub(crate) fn fetch(&self, number: usize, changed: bool) -> Result<Arc<CachedBlock>> {
         let Some(slots) = &self.slots else { return self.uncached(number) };
         if changed {
             slots.heal(number);
@@ -338,35 +263,12 @@ impl TableReader {
     }
 }
 
-/// A value where it lies.
-enum ValueHere<'a> {
-    InImage(&'a Image, &'a Spot),
-    InBlock(&'a Block, &'a Entry),
-}
-
-impl ValueHere<'_> {
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        match self {
-            ValueHere::InImage(image, spot) => image.value(spot),
-            ValueHere::InBlock(block, entry) => entry.value(block.entries()),
-        }
-    }
-
-    #[inline]
-    fn slice(&self) -> Slice {
-        match self {
-            ValueHere::InImage(image, spot) => image.value_slice(spot),
-            ValueHere::InBlock(block, entry) => block.value_slice(entry),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::Form;
     use crate::{TableBuilder, TableOptions};
-    use esker_base::{FileNumber, MAX_SEQUENCE, key_hash};
+    use esker_base::{FileNumber, Lookup, MAX_SEQUENCE, ValueKind, key_hash};
     use esker_vfs::{MemVfs, Vfs};
 
     /// A block that changed in memory is dropped and read anew, by a table that verifies its reads.

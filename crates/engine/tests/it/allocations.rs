@@ -48,6 +48,12 @@ fn get_with_allocates_nothing_in_cached_tables() {
     assert_eq!(allocations_of_gets(&db, (0..2000).map(|n| 2 * n)), 0, "hits");
     assert_eq!(allocations_of_gets(&db, (0..2000).map(|n| 2 * n + 1)), 0, "misses");
     assert_eq!(allocations_of_gets(&db, ENTRIES * 2..ENTRIES * 2 + 100), 0, "beyond the last key");
+    let keys: Vec<Vec<u8>> = (0..ENTRIES * 2).map(key).collect();
+    let mut found = 0;
+    let mut several = || db.multi_get_with(&keys, |_, answer| found += u64::from(answer.unwrap().is_some()));
+    several();
+    assert_eq!(measure(several).count_total, 0, "several at once");
+    assert_eq!(found, 2 * ENTRIES);
     let no_filter = options().bloom_bits(0);
     let (_rig, db) = loaded(&no_filter);
     db.flush().unwrap();

@@ -86,7 +86,12 @@ fn sn11_batches_are_seen_whole_and_values_only_grow() {
             let group = rng.below(GROUPS);
             let keys: Vec<_> = (0..KEYS).map(|member| group_key(group, member)).collect();
             let prefix = format!("g{group}/");
-            let numbers: Vec<u64> = match rng.below(5) {
+            let numbers: Vec<u64> = match rng.below(6) {
+                5 => {
+                    let mut numbers = vec![u64::MAX; keys.len()];
+                    db.multi_get_with(&keys, |at, value| numbers[at] = number_of(value.unwrap().unwrap()));
+                    numbers
+                }
                 0 => db.multi_get(&keys).into_iter().map(|v| number_of(&v.unwrap().unwrap())).collect(),
                 1 => db.prefix(&prefix).map(|entry| number_of(&entry.unwrap().1)).collect(),
                 2 => db.prefix(&prefix).rev().map(|entry| number_of(&entry.unwrap().1)).collect(),
@@ -374,6 +379,9 @@ fn cc07_what_is_alive_at_a_close_is_told() {
         closed(other.compact_range::<&[u8], _>(..).unwrap_err());
         closed(other.verify().unwrap_err());
         assert!(other.multi_get(&["a", "b"]).into_iter().all(|found| found.is_err()));
+        let mut closed = 0;
+        other.multi_get_with(&["a", "b"], |_, found| closed += u32::from(found.is_err()));
+        assert_eq!(closed, 2);
         let second = rig.open_inline(&small()).unwrap();
         drop((iter, cursor, snapshot));
         assert_eq!(

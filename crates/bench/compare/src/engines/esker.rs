@@ -12,8 +12,8 @@ pub(crate) struct Esker {
 impl Engine for Esker {
     const NAME: &'static str = "esker";
     const LSM: bool = true;
-    const NOTE: &'static str = "`Durability::Buffered`, Snappy, two background threads; gets by `get_with`, scans by a \
-         new cursor each";
+    const NOTE: &'static str = "`Durability::Buffered`, Snappy, two background threads; gets by `get_with` and `multi_get_with`, \
+         scans by a new cursor each";
     type Reader<'a> = EskerReader<'a>;
 
     fn open(settings: &Settings) -> Result<Self> {
@@ -86,12 +86,13 @@ impl Reader for EskerReader<'_> {
     }
 
     fn multi_get(&mut self, keys: &[&[u8]], mut each: impl FnMut(usize, &[u8])) -> Result<()> {
-        for (at, value) in self.db.multi_get(keys).into_iter().enumerate() {
-            if let Some(value) = value? {
-                each(at, &value);
-            }
-        }
-        Ok(())
+        let mut failed = None;
+        self.db.multi_get_with(keys, |at, answer| match answer {
+            Ok(Some(value)) => each(at, value),
+            Ok(None) => {}
+            Err(error) => failed = Some(error),
+        });
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     fn scan(

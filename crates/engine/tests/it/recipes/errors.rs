@@ -94,6 +94,18 @@ fn er07_an_older_value_is_never_the_answer() {
         assert!(found[1].is_err() && found[2].is_err());
         assert_eq!(found[3].as_ref().unwrap().as_deref(), Some(&b"old"[..]));
         assert!(found[4].as_ref().unwrap().is_none());
+        let mut keys: Vec<_> = (0..100_u64).map(key).collect();
+        keys.push(b"absent".to_vec());
+        let mut calls = vec![0; keys.len()];
+        db.multi_get_with(&keys, |number, answer| {
+            calls[number] += 1;
+            match number {
+                50 | 51 => assert!(answer.is_err(), "{mode:?}"),
+                100 => assert_eq!(answer.unwrap(), None),
+                _ => assert_eq!(answer.unwrap(), Some(&b"old"[..])),
+            }
+        });
+        assert!(calls.iter().all(|calls| *calls == 1), "{calls:?}");
         faults.disarm();
         assert_eq!(db.get(key(50_u64)).unwrap().unwrap(), "new", "an error is not remembered");
         assert_eq!(db.get(key(51_u64)).unwrap(), None);
