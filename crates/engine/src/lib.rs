@@ -58,7 +58,7 @@ mod version_set;
 mod write;
 
 pub use components::Components;
-pub use cursor::Cursor;
+pub use cursor::{Batch, Cursor};
 pub use db::Db;
 pub use esker_base::{
     BatchOp, BatchReader, Clock, Error, ErrorKind, KeyspaceId, ManualClock, Result, SequenceNumber, Slice,

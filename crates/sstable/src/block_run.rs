@@ -35,8 +35,8 @@ pub struct RunLimits<'a> {
 pub struct BlockRun {
     pub(crate) cursor: ImageCursor,
     /// The first and the last entry of the run.
-    low: usize,
-    high: usize,
+    pub(crate) low: usize,
+    pub(crate) high: usize,
 }
 
 impl Default for BlockRun {

@@ -6,7 +6,7 @@ use esker_base::{InternalKeyRef, OUTLINE_LEN, Outline, SequenceNumber, Slice, Va
 
 /// Bytes of a key behind the prefix that are copied in one piece, needed or not: cheaper than to copy as many as there
 /// are.
-const CHUNK: usize = 16;
+pub(crate) const CHUNK: usize = 16;
 
 /// A position in an image.
 ///

@@ -35,6 +35,7 @@ mod block_cursor;
 mod block_io;
 mod block_run;
 mod cache;
+mod columns;
 mod compression;
 mod dump;
 mod entry;
@@ -60,6 +61,7 @@ mod verify;
 
 pub use block_run::{BlockRun, RunLimits};
 pub use cache::{BlockCache, CacheStats};
+pub use columns::{RunColumns, RunKeys};
 pub use dump::{BlockDump, EntryDump, FilterDump, IndexEntryDump, Section};
 pub use format::{FOOTER_LEN, Footer, HEADER_LEN, TableIdentity, VERSION};
 pub use inspect::{read_table_footer, read_table_properties, verify_table};

@@ -7,7 +7,7 @@
 //! The allocator of this program counts, which costs a put 2 to 3 %.
 
 use esker::vfs::{CrashMode, MemVfs};
-use esker::{Db, WriteBatch};
+use esker::{Batch, Cursor, Db, WriteBatch};
 use esker_bench::data::{DataSet, ENTRIES};
 use esker_bench::fixture::{self, BeforeCompaction};
 use esker_bench::measure::{Series, interleave, nanos_each, time};
@@ -30,6 +30,7 @@ const MISS: &str = "get miss";
 const MULTI_GET: &str = "multi_get of 250 from memtable, per key";
 const SCAN: &str = "scan 2000 entries memtable + L0, per entry";
 const CURSOR: &str = "the same with a cursor";
+const BATCHES: &str = "the same by batches of a cursor";
 const REVERSE: &str = "scan reverse, per entry";
 const WRITE_BATCH: &str = "WriteBatch 500 puts, per put";
 const COMPACT: &str = "compact L1 merge, per entry";
@@ -138,6 +139,7 @@ impl Databases {
             Series::new(MULTI_GET, || multi_gets(&self.memtable, &set.shuffled)),
             Series::new(SCAN, || passes(|| scan(self.mixed.iter()))),
             Series::new(CURSOR, || passes(|| cursor_scan(&self.mixed))),
+            Series::new(BATCHES, || passes(|| batch_scan(&mut self.mixed.cursor().expect("open")))),
             Series::new(REVERSE, || passes(|| scan(self.mixed.iter().rev()))),
             Series::new(WRITE_BATCH, || fresh(|db| fixture::write_batches(db, set, BATCH))),
             Series::new(COMPACT, || self.compaction()),
@@ -221,6 +223,23 @@ fn cursor_scan(db: &Db) {
         cursor.next().expect("tables are sound");
     }
     assert_eq!(count, ENTRIES);
+}
+
+fn batch_scan(cursor: &mut Cursor) {
+    let mut count = 0;
+    cursor.seek_to_first().expect("tables are sound");
+    while cursor.valid() {
+        let read = |batch: &Batch<'_>| batch.iter().map(black_box).count();
+        count += cursor.next_batch(usize::MAX, read).expect("tables are sound");
+    }
+    assert_eq!(count, ENTRIES);
+}
+
+/// Allocations of a scan by batches with a cursor that has made one.
+fn batch_allocations(db: &Db) -> (f64, f64) {
+    let mut cursor = db.cursor().expect("open");
+    batch_scan(&mut cursor);
+    allocations(ENTRIES, || batch_scan(&mut cursor))
 }
 
 fn median_of(series: &[Series<'_>], name: &str) -> f64 {
@@ -312,6 +331,8 @@ fn print_allocations(databases: &Databases) -> usize {
             false,
         ),
         ("scan with an iterator, per entry", allocations(ENTRIES, || scan(databases.mixed.iter())), false),
+        ("next_batch over memtable and level 0, per entry", batch_allocations(&databases.mixed), true),
+        ("next_batch over a table of level 0, per entry", batch_allocations(&databases.level0), true),
         ("scan with a cursor, per scan", allocations(1, || cursor_scan(&databases.mixed)), false),
     ];
     println!("| operation | allocations | bytes | must be 0 |");

@@ -8,6 +8,8 @@ use esker_testkit::{Coverage, Model, ModelCursor, Move, WriteOp};
 use std::ops::Bound;
 use std::sync::Arc;
 
+mod batches;
+
 const KEYS: u64 = 1500;
 
 /// A database of some shape, with its model.
