@@ -22,6 +22,7 @@ mod components;
 mod core;
 mod cursor;
 mod db;
+mod db_write;
 mod event;
 mod flow;
 mod flush;
@@ -56,6 +57,7 @@ mod turn_lock;
 mod verify;
 mod version_set;
 mod write;
+mod write_options;
 
 pub use components::Components;
 pub use cursor::{Batch, Cursor};
@@ -70,11 +72,12 @@ pub use health::DbState;
 pub use iter::DbIterator;
 pub use memory::MemoryUsage;
 pub use metrics::{LevelStats, StallStats, Stats};
-pub use options::{Background, Compression, Durability, LogSink, Options, RecoveryMode, WriteOptions};
+pub use options::{Background, Compression, LogSink, Options, RecoveryMode};
 pub use repair::RepairReport;
 pub use snapshot::Snapshot;
 pub use ticket::Commit;
 pub use verify::VerifyReport;
+pub use write_options::{Durability, WriteOptions};
 
 /// File systems to run a database on.
 pub mod vfs {
