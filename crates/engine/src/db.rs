@@ -56,6 +56,9 @@ use std::sync::Arc;
 /// db.close()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// [`Durability::Buffered`]: crate::Durability::Buffered
+/// [`WriteOptions::sync`]: crate::WriteOptions::sync
 #[derive(Clone, Debug)]
 pub struct Db {
     pub(crate) handle: Arc<Handle>,

@@ -13,8 +13,11 @@
 #[non_exhaustive]
 pub enum Durability {
     /// In esker's own buffer. It goes to the operating system when 64 KiB have gathered, after about half a second
-    /// (with background threads), with the next write of a higher level, with [`Db::sync`](crate::Db::sync), [`Db::flush`](crate::Db::flush) and
-    /// [`Db::close`](crate::Db::close).
+    /// (with background threads), with the next write of a higher level, with [`Db::sync`], [`Db::flush`] and [`Db::close`].
+    ///
+    /// [`Db::sync`]: crate::Db::sync
+    /// [`Db::flush`]: crate::Db::flush
+    /// [`Db::close`]: crate::Db::close
     Memory,
     /// Handed to the operating system: survives `kill -9`.
     #[default]
@@ -52,7 +55,10 @@ impl WriteOptions {
     }
 
     /// With or without the write-ahead log. A write without it survives a crash only once it was flushed to a table
-    /// ([`Db::flush`](crate::Db::flush), [`Db::close`](crate::Db::close), or a full memtable): for bulk loads that can be repeated.
+    /// ([`Db::flush`], [`Db::close`], or a full memtable): for bulk loads that can be repeated.
+    ///
+    /// [`Db::flush`]: crate::Db::flush
+    /// [`Db::close`]: crate::Db::close
     pub const fn wal(on: bool) -> Self {
         Self::new().with_wal(on)
     }
