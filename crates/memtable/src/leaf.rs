@@ -4,7 +4,8 @@
 //! base: [k02 k05 k07 k11 ...]  sorted, up to 128      log: [k09 k03 _ _ ...]  as they came, up to 32      high: k40
 //! ```
 //!
-//! The writer appends to the log, in which the last word of a key says that it is there; when the log is full, the leaf is replaced by one or two with everything in the base.
+//! The writer appends to the log, in which the last word of a key says that it is there; when the log is full, the leaf is
+//! replaced by one or two with everything in the base, or by more if many keys of a batch belong here.
 //! Readers sort the part of the log that they need, and merge.
 
 use crate::entries::EntryStore;
@@ -16,7 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Keys in the base of a leaf.
-const BASE_MAX: usize = 128;
+pub(crate) const BASE_MAX: usize = 128;
+/// Keys in the base of each of some leaves that one is split into.
+const SPLIT_TO: usize = BASE_MAX * 3 / 4;
 /// Keys in its log. A larger log makes inserts cheaper and scans dearer.
 pub(crate) const LOG_MAX: usize = 32;
 
@@ -36,9 +39,9 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    pub(crate) fn new(base: Vec<ShortKey>, high: Option<ShortKey>, window: &Arc<Window>) -> Self {
+    pub(crate) fn new(base: &[ShortKey], high: Option<ShortKey>, window: &Arc<Window>) -> Self {
         Leaf {
-            base: base.into_boxed_slice(),
+            base: Box::from(base),
             log: [const { [const { AtomicU64::new(0) }; 4] }; LOG_MAX],
             high,
             window: Arc::clone(window),
@@ -73,40 +76,43 @@ impl Leaf {
         size_of::<Leaf>() + size_of_val(&*self.base)
     }
 
-    /// Whether a full log and the base are too much for one leaf.
-    pub(crate) fn must_split(&self) -> bool {
-        self.base.len() + LOG_MAX > BASE_MAX
-    }
-
-    /// The leaf, or two of them, that hold the same with an empty log. `learn` is given all keys in order, and may move them
-    /// to a window of their own.
-    pub(crate) fn rebuilt(
+    /// Replaces `merged` by all keys of the leaf and those of `run`, which is sorted, in order. Returns whether those of the
+    /// log and of `run` are all behind the base.
+    pub(crate) fn merge_into(
         &self,
         entries: &EntryStore,
-        learn: impl FnOnce(&mut [ShortKey]) -> Option<Arc<Window>>,
-    ) -> (Leaf, Option<Leaf>) {
-        let mut log = [ShortKey::default(); LOG_MAX];
-        let log = self.sorted_log(entries, &mut log, |_| true);
-        let mut merged = Vec::with_capacity(self.base.len() + log.len());
+        run: &[ShortKey],
+        merged: &mut Vec<ShortKey>,
+    ) -> bool {
+        let mut buffer = [ShortKey::default(); LOG_MAX];
+        let log = self.sorted_log(entries, &mut buffer, |_| true);
+        let mut both = Vec::new();
+        let new = match (log, run) {
+            (log, []) => log,
+            ([], run) => run,
+            (log, run) => {
+                both.reserve(log.len() + run.len());
+                merge(log, run, entries, |key| {
+                    both.push(*key);
+                    true
+                });
+                &both
+            }
+        };
+        merged.clear();
+        merged.reserve(self.base.len() + new.len());
         let behind =
-            self.base.last().zip(log.first()).is_none_or(|(base, log)| base.cmp_in(log, entries) == Less);
+            self.base.last().zip(new.first()).is_none_or(|(base, new)| base.cmp_in(new, entries) == Less);
         if behind {
             merged.extend_from_slice(&self.base);
-            merged.extend_from_slice(log);
+            merged.extend_from_slice(new);
         } else {
-            merge(&self.base, log, entries, |key| {
+            merge(&self.base, new, entries, |key| {
                 merged.push(*key);
                 true
             });
         }
-        let learned = learn(&mut merged);
-        let window = learned.as_ref().unwrap_or(&self.window);
-        if merged.len() <= BASE_MAX {
-            return (Leaf::new(merged, self.high, window), None);
-        }
-        // Keys that come in ascending order should leave full leaves behind.
-        let right = merged.split_off(if behind && self.high.is_none() { BASE_MAX } else { merged.len() / 2 });
-        (Leaf::new(merged, right.first().copied(), window), Some(Leaf::new(right, self.high, window)))
+        behind
     }
 
     /// The keys of the log that `wanted` takes, sorted into `buffer`.
@@ -180,6 +186,12 @@ impl Leaf {
         }
         filled
     }
+}
+
+/// How many keys each leaf gets when one leaf becomes several with `len` keys in all: as many as are in a base if those that
+/// came were behind the others, `in_order`, as keys that come in ascending order should leave full leaves behind.
+pub(crate) fn piece_len(len: usize, in_order: bool) -> usize {
+    if len <= BASE_MAX || in_order { BASE_MAX } else { len.div_ceil(len.div_ceil(SPLIT_TO)) }
 }
 
 /// Merges two sorted slices, until `push` returns false.

@@ -12,7 +12,8 @@
 //! writer, and a scan has many of them to merge.
 //!
 //! A leaf is replaced as a whole, by one atomic swap. When it is split, its upper half is inserted as a leaf of its own
-//! first, and then its lower half takes its place. So every entry can be found at any time; a reader that met the lower
+//! first, and then its lower half takes its place. (Where a batch brings many keys, the upper part may be several leaves, which
+//! are inserted from the last to the first.) So every entry can be found at any time; a reader that met the lower
 //! half too late sees by its `high` that it must look again, and finds the upper half.
 //!
 //! When the first leaf is split, the keys of all leaves get the window that suits those so far ([`Window::learned`]). A leaf
@@ -24,7 +25,7 @@
 
 use crate::directory::{Directory, Place};
 use crate::entries::{EntryRef, EntryStore};
-use crate::leaf::{LOG_MAX, Leaf};
+use crate::leaf::{LOG_MAX, Leaf, piece_len};
 use crate::mem_key::{ShortKey, StoredKey, WholeKey, Window};
 use crate::ordered::{Direction, OrderedMem};
 use arc_swap::ArcSwap;
@@ -51,7 +52,7 @@ pub(crate) struct LeafList {
 
 impl LeafList {
     pub(crate) fn new() -> Self {
-        let first = Leaf::new(Vec::new(), None, &Arc::default());
+        let first = Leaf::new(&[], None, &Arc::default());
         LeafList {
             bytes: AtomicUsize::new(first.bytes()),
             first: ArcSwap::from_pointee(first),
@@ -73,38 +74,59 @@ impl LeafList {
     #[cold]
     fn learn(&self, directory: &mut Directory, entries: &EntryStore, keys: &mut [ShortKey]) -> Arc<Window> {
         let window = Window::learned(keys.iter().map(|key| entries.get(key.index()).user_key()));
-        for key in keys {
+        for key in &mut *keys {
             *key = window.short(WholeKey::of(entries.get(key.index())), key.index());
         }
         let window = Arc::clone(self.window.get_or_init(|| Arc::new(window)));
-        directory.window = Arc::clone(&window);
+        if let [lowest, .., highest] = keys {
+            directory.learn(&window, lowest, highest);
+        }
         window
     }
 
-    /// Replaces the leaf at `place`, whose log is full, and to which `key` belongs.
+    /// Replaces the leaf at `place` by leaves with the keys of its log, and those of `run`, in their bases. `run` is sorted, and
+    /// `key` is one of the leaf or of it.
+    ///
+    /// Leaves that are new come into the skiplist from the last to the first, and then the first takes the place of the old
+    /// one: so whoever finds a leaf also finds the next by its `high`, and keys of leaves that are not there yet are in the old one.
     #[cold]
-    fn rebuild(&self, directory: &mut Directory, entries: &EntryStore, place: Place, key: WholeKey<'_>) {
+    fn rebuild(
+        &self,
+        directory: &mut Directory,
+        entries: &EntryStore,
+        mut place: Place,
+        run: &[ShortKey],
+        key: WholeKey<'_>,
+    ) {
         let guard = epoch::pin();
         let leaf = Arc::clone(&directory.at(place).leaf);
-        let may_learn = leaf.must_split() && self.window.get().is_none();
-        let (left, right) =
-            leaf.rebuilt(entries, |keys| may_learn.then(|| self.learn(directory, entries, keys)));
-        let mut added = left.bytes();
+        let mut merged = std::mem::take(&mut directory.merged);
+        let behind = leaf.merge_into(entries, run, &mut merged);
+        let len = piece_len(merged.len(), behind && leaf.high().is_none());
+        let window = if merged.len() > len && self.window.get().is_none() {
+            self.learn(directory, entries, &mut merged)
+        } else {
+            Arc::clone(leaf.window())
+        };
         let slot = self.slot(Bound::Included(key), &guard);
-        let low = left.high().copied();
-        let left = Arc::new(left);
-        if let (Some(right), Some(low)) = (right, low) {
+        let (mut high, mut added) = (leaf.high().copied(), 0);
+        let mut pieces = merged.chunks(len);
+        let left = pieces.next().unwrap_or_default();
+        for piece in pieces.rev() {
+            let Some(&low) = piece.first() else { break };
+            let right = Arc::new(Leaf::new(piece, high, &window));
             added += right.bytes() + LEAF_OVERHEAD;
-            let right = Arc::new(right);
             let stored = StoredKey::of(low, entries.get(low.index()));
             self.rest.get_or_insert(stored, ArcSwap::from(Arc::clone(&right)), &guard).release(&guard);
-            slot.store(Arc::clone(&left));
-            directory.at(place).replace(left);
-            directory.insert_after(place, low, right);
-        } else {
-            slot.store(Arc::clone(&left));
-            directory.at(place).replace(left);
+            place = directory.insert_after(place, low, right);
+            high = Some(low);
         }
+        let left = Arc::new(Leaf::new(left, high, &window));
+        added += left.bytes();
+        slot.store(Arc::clone(&left));
+        directory.at(place).replace(left);
+        merged.clear();
+        directory.merged = merged;
         let bytes = self.bytes.load(Ordering::Relaxed) + added - leaf.bytes();
         self.bytes.store(bytes, Ordering::Relaxed);
     }
@@ -171,7 +193,25 @@ impl OrderedMem for LeafList {
         open.leaf.append(open.logged, key);
         open.logged += 1;
         if open.logged == LOG_MAX {
-            self.rebuild(directory, entries, place, WholeKey::of(entry));
+            self.rebuild(directory, entries, place, &[], WholeKey::of(entry));
+        }
+    }
+
+    fn insert_run(&self, directory: &mut Directory, entries: &EntryStore, mut keys: &[ShortKey]) {
+        while let Some(first) = keys.first() {
+            let place = directory.find(first, entries);
+            let (run, rest) = keys.split_at(directory.run_len(place, keys, entries));
+            let open = directory.at(place);
+            if open.logged + run.len() < LOG_MAX {
+                for &key in run {
+                    open.leaf.append(open.logged, key);
+                    open.logged += 1;
+                }
+            } else {
+                // Only the first of all leaves may learn a window, and then all keys belong to it: none is left.
+                self.rebuild(directory, entries, place, run, WholeKey::of(entries.get(first.index())));
+            }
+            keys = rest;
         }
     }
 

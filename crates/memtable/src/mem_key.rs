@@ -147,12 +147,6 @@ impl ShortKey {
         u128::from(self.head[0]) << 64 | u128::from(self.head[1])
     }
 
-    /// The first 8 of them.
-    #[inline]
-    pub(crate) fn head_word(&self) -> u64 {
-        self.head[0]
-    }
-
     /// As four numbers, which can be shared between threads without a lock. The last is never 0.
     #[inline]
     pub(crate) fn to_words(self) -> [u64; 4] {

@@ -26,6 +26,9 @@ pub(crate) trait OrderedMem: Send + Sync + fmt::Debug {
     /// Adds `entry`, which is at `index` of the store and not here yet.
     fn insert(&self, directory: &mut Directory, entries: &EntryStore, entry: EntryRef<'_>, index: u32);
 
+    /// Adds the keys of entries that are not here yet, in ascending order. They are of the directory's window.
+    fn insert_run(&self, directory: &mut Directory, entries: &EntryStore, keys: &[ShortKey]);
+
     /// Gives `push` the keys of the next entries: those after `from` (forward), or before it (backward). At least one if
     /// there is one, and at most `limit`, which is not 0; not necessarily all up to the limit. Returns how many. All of them
     /// are of one window.

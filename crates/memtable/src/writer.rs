@@ -7,7 +7,7 @@ use crate::Memtable;
 use crate::directory::Directory;
 use crate::entries::{BLOCK, EntryRef, EntryWriter, NONE, NewBlock, Packed};
 use crate::hash_index::HashWriter;
-use crate::mem_key::WholeKey;
+use crate::mem_key::{ShortKey, WholeKey};
 use crate::ordered::OrderedMem;
 use esker_base::sync::MutexGuard;
 use esker_base::{BatchOp, BatchReader, SequenceNumber, ValueKind, key_hash};
@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Operations from which on a batch gets blocks of its own in the store.
 const BLOCK_MIN: usize = 16;
+/// Keys of a batch for each leaf of the order from which on they are sorted, to be put there leaf by leaf.
+const SORTED_PER_LEAF: usize = 8;
 /// What a buffer takes beside its bytes: two counts, and the allocator's header.
 const OWNER_OVERHEAD: usize = 16 + 8;
 
@@ -30,6 +32,8 @@ pub(crate) struct Writer {
     last_owner: usize,
     /// Hashes of the keys of a batch. Kept for the next one.
     hashes: Vec<u64>,
+    /// Keys of a batch that are to be put into the order. Kept too.
+    keys: Vec<ShortKey>,
 }
 
 impl Writer {
@@ -41,6 +45,7 @@ impl Writer {
             directory,
             last_owner: 0,
             hashes: Vec::new(),
+            keys: Vec::new(),
         }
     }
 }
@@ -179,11 +184,13 @@ impl MemtableWriter<'_> {
             let mut block = NewBlock::new(operations.batch, count);
             let mut hashes = std::mem::take(&mut writer.hashes);
             hashes.clear();
-            let mut seq = operations.next;
+            let (mut seq, mut ascending, mut last) = (operations.next, true, None);
             while hashes.len() < count.min(BLOCK) {
                 let Some(operation) = operations.reader.next() else { break };
                 let BatchOp { key, value, kind, .. } = operation?;
-                hashes.push(key_hash(table.hash_seed, &operations.batch[key.clone()]));
+                let user_key = &operations.batch[key.clone()];
+                ascending = ascending && last.replace(user_key).is_none_or(|last| last < user_key);
+                hashes.push(key_hash(table.hash_seed, user_key));
                 block.push(&key, &value, Packed::new(operations.next, kind));
                 operations.next += 1;
             }
@@ -193,8 +200,14 @@ impl MemtableWriter<'_> {
             let (first, memory) = table.entries.put_block(&mut writer.entries, block);
             added.memory += memory;
             table.index.touch(&hashes);
-            for (index, &hash) in (first..).zip(&hashes) {
-                table.link(writer, added, table.entries.get(index), index, hash);
+            if ascending || hashes.len() >= writer.directory.leaves() * SORTED_PER_LEAF {
+                table.link_block(writer, added, first, &hashes, ascending);
+            } else {
+                for (index, &hash) in (first..).zip(&hashes) {
+                    table.link(writer, added, table.entries.get(index), index, hash);
+                }
+            }
+            while seq < operations.next {
                 inserted(seq);
                 seq += 1;
             }
@@ -209,16 +222,60 @@ impl Memtable {
     /// Makes an entry of the store one that readers find.
     #[inline]
     fn link(&self, writer: &mut Writer, added: &mut Added, entry: EntryRef<'_>, index: u32, hash: u64) {
+        if self.index_entry(writer, added, entry, index, hash) {
+            added.memory += owner_bytes(writer, entry);
+            self.order.insert(&mut writer.directory, &self.entries, entry, index);
+        }
+    }
+
+    /// The same for the entries of a block, leaf by leaf. They need not be in order, unless `ascending` says so.
+    fn link_block(
+        &self,
+        writer: &mut Writer,
+        added: &mut Added,
+        first: u32,
+        hashes: &[u64],
+        ascending: bool,
+    ) {
+        let mut keys = std::mem::take(&mut writer.keys);
+        keys.clear();
+        for (index, &hash) in (first..).zip(hashes) {
+            let entry = self.entries.get(index);
+            if self.index_entry(writer, added, entry, index, hash) {
+                keys.push(writer.directory.window.short(WholeKey::of(entry), index));
+            }
+        }
+        if let Some(key) = keys.first() {
+            added.memory += owner_bytes(writer, self.entries.get(key.index()));
+        }
+        if !ascending {
+            keys.sort_unstable_by(|a, b| a.cmp_in(b, &self.entries));
+        }
+        self.order.insert_run(&mut writer.directory, &self.entries, &keys);
+        writer.keys = keys;
+    }
+
+    /// Lets gets find an entry. Returns false if this version is here already, and then does nothing.
+    ///
+    /// It need not be in the order yet: that is asked for versions that are visible, and this one is not before all of its
+    /// batch is everywhere.
+    #[inline]
+    fn index_entry(
+        &self,
+        writer: &mut Writer,
+        added: &mut Added,
+        entry: EntryRef<'_>,
+        index: u32,
+        hash: u64,
+    ) -> bool {
         let packed = entry.packed();
         debug_assert_eq!(hash, key_hash(self.hash_seed, entry.user_key()), "the hash of another key");
         let spot = self.index.spot(hash, |other| self.entries.get(other).user_key() == entry.user_key());
         let ascending = spot.entry.is_none_or(|newest| self.entries.get(newest).packed() < packed);
         if !ascending && self.contains(entry) {
-            return;
+            return false;
         }
-        added.memory += owner_bytes(writer, entry);
         entry.set_prev(spot.entry.unwrap_or(NONE));
-        self.order.insert(&mut writer.directory, &self.entries, entry, index);
         if ascending {
             let same_keys = |a: u32, b: u32| self.entries.get(a).user_key() == self.entries.get(b).user_key();
             added.memory += self.index.put(&mut writer.index, hash, index, &spot, same_keys);
@@ -229,6 +286,7 @@ impl Memtable {
         added.deletes += usize::from(matches!(packed.kind(), ValueKind::Delete | ValueKind::SingleDelete));
         added.smallest_seq = added.smallest_seq.min(packed.seq());
         added.largest_seq = added.largest_seq.max(packed.seq());
+        true
     }
 
     #[cold]

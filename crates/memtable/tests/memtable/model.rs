@@ -56,12 +56,20 @@ fn random_value(random: &mut Random) -> Vec<u8> {
     vec![random.below(256) as u8; len]
 }
 
-/// Inserts an encoded batch, rarely of many operations.
+/// Inserts an encoded batch, rarely of many operations, half of them in ascending order.
 fn insert_encoded(random: &mut Random, table: &Memtable, model: &mut Model, seq: &mut u64) {
     let count = if random.percent(5) { random.below(1200) } else { random.below(40) };
     let (mut batch, first) = (WriteBatch::new(), *seq + 1);
-    for _ in 0..count {
-        let key = random_key(random);
+    let mut keys: Vec<_> = (0..count).map(|_| random_key(random)).collect();
+    match random.below(4) {
+        0 => keys.sort_unstable(),
+        1 => {
+            keys.sort_unstable();
+            keys.dedup();
+        }
+        _ => {}
+    }
+    for key in keys {
         *seq += 1;
         let (kind, value) = if random.percent(20) {
             batch.delete(&key);

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests of what happens between threads")]
 
 use super::{SEED, get, lookup, put};
-use esker_base::{InternalIterator, InternalKeyRef, SplitMix64, ValueKind, key_hash};
+use esker_base::{InternalIterator, InternalKeyRef, SplitMix64, ValueKind, WriteBatch, key_hash};
 use esker_memtable::Memtable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -128,6 +128,66 @@ fn scans_are_complete() {
             }
         }
     });
+}
+
+/// Batches whose keys ascend, and come all over the order or at its end, beside readers: what is visible is there for gets, and
+/// for scans in both directions, while one leaf becomes several.
+#[test]
+fn batches_in_order_beside_readers() {
+    const EACH: u64 = 700;
+    const BATCHES: u64 = 200;
+    // The keys of a batch are neighbours of those of others, or behind them all.
+    let key = |batch: u64, at: u64| match batch % 4 {
+        0 => format!("z{:012}", batch * EACH + at),
+        other => format!("k{:03}{:09}", at / (1 << (2 * other)), at * BATCHES + batch),
+    };
+    let table = Arc::new(Memtable::new(SEED, 16 << 10));
+    let visible = AtomicU64::new(0);
+    let read = |seed| {
+        let (random, mut iter) = (&mut SplitMix64::new(seed), table.iter());
+        let mut batches = 0;
+        while batches < BATCHES {
+            batches = visible.load(Ordering::Acquire);
+            for _ in 0..batches.min(200) {
+                let (batch, at) = (random.below(batches), random.below(EACH));
+                let found = get(&table, key(batch, at).as_bytes(), batches * EACH).expect("it is visible");
+                assert_eq!(found.seq, batch * EACH + at + 1);
+            }
+            let forward = random.percent(50);
+            if forward {
+                iter.seek_to_first().unwrap()
+            } else {
+                iter.seek_to_last().unwrap()
+            }
+            let (mut seen, mut last) = (0, None);
+            while iter.valid() {
+                seen += u64::from(iter.key().seq <= batches * EACH);
+                let key = iter.key().to_owned();
+                assert!(last.is_none_or(|last| if forward { last < key } else { last > key }));
+                last = Some(key);
+                if forward { iter.next().unwrap() } else { iter.prev().unwrap() }
+            }
+            assert_eq!(seen, batches * EACH);
+        }
+    };
+    std::thread::scope(|scope| {
+        for seed in 0..2 {
+            scope.spawn({
+                let read = &read;
+                move || read(seed)
+            });
+        }
+        for number in 0..BATCHES {
+            let mut batch = WriteBatch::new();
+            for at in 0..EACH {
+                batch.put(key(number, at), [7; 10]);
+            }
+            let encoded = Arc::from(batch.encoded());
+            table.writer().insert_batch(&encoded, number * EACH + 1, batch.len(), |_| ()).unwrap();
+            visible.store(number + 1, Ordering::Release);
+        }
+    });
+    assert_eq!(table.len() as u64, EACH * BATCHES);
 }
 
 /// Writers at the same time are not what the engine does, but nothing may be lost.
