@@ -8,17 +8,18 @@ use crate::entry::{self, Entry, MIN_ENTRY_LEN};
 use crate::format::MAX_BLOCK_LEN;
 use esker_base::coding::Reader;
 use esker_base::{InternalKeyRef, Slice, common_prefix_len};
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// What is wrong with a block. Who knows the file and the offset makes a `Corruption` of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damage(pub(crate) &'static str);
 
-/// A decoded block.
+/// A decoded block. Its bytes are its own, or lent while something else is made of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Block {
+pub(crate) struct Block<D = Arc<[u8]>> {
     /// The payload, and possibly its trailer.
-    data: Arc<[u8]>,
+    data: D,
     /// End of the entries, where the restart offsets begin.
     entries_end: u32,
     restarts: u32,
@@ -40,9 +41,9 @@ pub(crate) struct Position {
     pub(crate) restart: usize,
 }
 
-impl Block {
+impl<D: Deref<Target = [u8]>> Block<D> {
     /// Reads the end of the payload, which is the first `len` bytes of `data`.
-    pub(crate) fn parse(data: Arc<[u8]>, len: usize) -> Result<Self, Damage> {
+    pub(crate) fn parse(data: D, len: usize) -> Result<Self, Damage> {
         let payload = data.get(..len).ok_or(Damage("block shorter than its payload"))?;
         if len > MAX_BLOCK_LEN {
             return Err(Damage("block beyond the size limit"));
@@ -129,12 +130,6 @@ impl Block {
         self.first.suffix(self.entries())
     }
 
-    /// The value of an entry of this block, sharing the block's memory.
-    #[inline]
-    pub(crate) fn value_slice(&self, entry: &Entry) -> Slice {
-        Slice::shared(&self.data, entry.value_at()..entry.end())
-    }
-
     /// Where restart `index` starts; the end of the entries for `index == restart_count`.
     #[inline(always)]
     pub(crate) fn restart_at(&self, index: usize) -> Result<usize, Damage> {
@@ -219,6 +214,14 @@ impl Block {
             return Err(Damage("restarts out of order"));
         }
         Ok(Some(found))
+    }
+}
+
+impl Block {
+    /// The value of an entry of this block, sharing the block's memory.
+    #[inline]
+    pub(crate) fn value_slice(&self, entry: &Entry) -> Slice {
+        Slice::shared(&self.data, entry.value_at()..entry.end())
     }
 }
 

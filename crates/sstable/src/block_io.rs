@@ -1,9 +1,10 @@
 //! [`BlockFile`]: reads stored blocks, and believes none of them before its checksum matches.
 
 use crate::block::{Block, Damage};
-use crate::compression::{decompress_snappy, zeroed};
+use crate::compression::{decompress_snappy, decompress_snappy_into, zeroed};
 use crate::format::{MAX_BLOCK_LEN, TRAILER_LEN, TableIdentity, block_checksum};
 use crate::options::Compression;
+use crate::scratch::Buffers;
 use esker_base::{Checksum, Error, Result, planted};
 use esker_vfs::RandomAccessFile;
 use std::io;
@@ -58,6 +59,45 @@ impl BlockFile {
     pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Payload> {
         self.read_once(offset, len)
             .or_else(|error| if error.is_corruption() { self.read_once(offset, len) } else { Err(error) })
+    }
+
+    /// As [`read`](Self::read), into `scratch`, which then lends the payload.
+    pub(crate) fn read_into<'a>(
+        &self,
+        offset: u64,
+        len: usize,
+        scratch: &'a mut Buffers,
+    ) -> Result<&'a [u8]> {
+        let read = self.read_into_once(offset, len, scratch);
+        let read = match read {
+            Err(error) if error.is_corruption() => self.read_into_once(offset, len, scratch),
+            read => read,
+        };
+        let (compression, len) = read?;
+        Ok(match compression {
+            Compression::None => &scratch.stored[..len],
+            Compression::Snappy => &scratch.payload[..len],
+        })
+    }
+
+    fn read_into_once(&self, offset: u64, len: usize, scratch: &mut Buffers) -> Result<(Compression, usize)> {
+        let Buffers { stored, payload } = scratch;
+        if len > MAX_BLOCK_LEN + TRAILER_LEN {
+            return Err(self.damage(offset, Damage("stored block beyond the size limit")));
+        }
+        if stored.len() < len {
+            stored.resize(len, 0);
+        }
+        let stored = &mut stored[..len];
+        self.read_bytes(offset, stored)?;
+        let (compression, len) = self.verify(offset, stored)?;
+        match compression {
+            Compression::None => Ok((compression, len)),
+            Compression::Snappy => match decompress_snappy_into(&stored[..len], payload) {
+                Ok(len) => Ok((compression, len)),
+                Err(damage) => Err(self.damage(offset, damage)),
+            },
+        }
     }
 
     /// Reads and parses the stored block of `len` bytes at `offset`.

@@ -9,8 +9,9 @@
 //! Places change only under the lock of their shard. A ticket in a queue stands for a place that holds a block; it does
 //! not keep the table's places alive, and one whose table is gone is skipped.
 
-use crate::block::Block;
+use crate::block::{Block, Damage};
 use crate::image::Image;
+use crate::image_builder::Workbench;
 use arc_swap::{ArcSwapOption, Guard};
 use esker_base::sync::Mutex;
 use std::collections::VecDeque;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 /// Bytes of a cached block beside its payload: its head, its ticket, and two allocations' heads.
-const OVERHEAD: u64 = 200;
+const OVERHEAD: u64 = (size_of::<CachedBlock>() + size_of::<Ticket>() + 48) as u64;
 
 /// Smallest capacity of a shard, while there is more than one.
 const SHARD_MIN: u64 = 4 << 20;
@@ -64,14 +65,16 @@ pub struct CacheStats {
 
 /// What is in memory of a data block.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct CachedBlock {
-    pub(crate) form: Form,
     /// How often it was found here. Counted without a locked instruction: see [`CacheStats::hits`].
     hits: AtomicU64,
+    pub(crate) form: Form,
 }
 
 /// How a block lies in memory.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) enum Form {
     /// Laid out for lookups.
     Image(Image),
@@ -123,15 +126,25 @@ pub(crate) struct Slots {
 const TICKET: u32 = u32::MAX;
 
 impl CachedBlock {
-    /// An image of `block`, if there can be one. It notes its checksum if `seal`.
-    pub(crate) fn new(block: Block, hash_seed: u64, seal: bool) -> Self {
-        let form = match (Image::build(&block, hash_seed), seal) {
+    /// An image of the block with this payload, if there can be one, else the block. It notes its checksum if `seal`.
+    pub(crate) fn new(
+        payload: &[u8],
+        hash_seed: u64,
+        seal: bool,
+        bench: &mut Workbench,
+    ) -> Result<Self, Damage> {
+        let block = Block::parse(payload, payload.len())?;
+        let form = match (Image::build(&block, hash_seed, bench), seal) {
             (Some(image), false) => Form::Image(image),
             (Some(image), true) => Form::Image(image.sealed()),
-            (None, false) => Form::Block(block),
-            (None, true) => Form::Block(block.sealed()),
+            (None, _) => return Ok(Self::whole(Block::parse(Arc::from(payload), payload.len())?, seal)),
         };
-        Self::of(form)
+        Ok(Self::of(form))
+    }
+
+    /// The block as it was read, to be kept. It notes its checksum if `seal`.
+    pub(crate) fn whole(block: Block, seal: bool) -> Self {
+        Self::plain(if seal { block.sealed() } else { block })
     }
 
     pub(crate) fn of(form: Form) -> Self {

@@ -42,14 +42,33 @@ impl Compressor {
 
 /// Decompresses a block. The claimed length is checked before it is believed.
 pub(crate) fn decompress_snappy(stored: &[u8]) -> Result<Arc<[u8]>, Damage> {
+    let mut out = zeroed(claimed_len(stored)?);
+    let buf = Arc::get_mut(&mut out).ok_or(Damage("shared buffer"))?;
+    decompress_all(stored, buf)?;
+    Ok(out)
+}
+
+/// The same, to the start of `out`, which grows as far as it must; returns how many bytes came out.
+pub(crate) fn decompress_snappy_into(stored: &[u8], out: &mut Vec<u8>) -> Result<usize, Damage> {
+    let len = claimed_len(stored)?;
+    if out.len() < len {
+        out.resize(len, 0);
+    }
+    decompress_all(stored, &mut out[..len])?;
+    Ok(len)
+}
+
+fn claimed_len(stored: &[u8]) -> Result<usize, Damage> {
     let len = decompress_len(stored).map_err(|_| Damage("bad length of a compressed block"))?;
     if len > MAX_BLOCK_LEN || len > stored.len().saturating_mul(MAX_RATIO) {
         return Err(Damage("a compressed block claims more bytes than it can hold"));
     }
-    let mut out = zeroed(len);
-    let buf = Arc::get_mut(&mut out).ok_or(Damage("shared buffer"))?;
-    match Decoder::new().decompress(stored, buf) {
-        Ok(written) if written == len => Ok(out),
+    Ok(len)
+}
+
+fn decompress_all(stored: &[u8], out: &mut [u8]) -> Result<(), Damage> {
+    match Decoder::new().decompress(stored, out) {
+        Ok(written) if written == out.len() => Ok(()),
         _ => Err(Damage("a compressed block cannot be decompressed")),
     }
 }

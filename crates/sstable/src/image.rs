@@ -5,14 +5,17 @@
 //! searches numbers, and a step back costs what a step forward does.
 //!
 //! ```text
-//! u8 * n            tags: the last byte of the hash of each key
-//! (u16, u16) * n    places: where an entry's key and its value start
-//! u16               where the last value ends
+//! u8 * n            tags: the last byte of the hash of each key; not here but in the head when n is at most 64
+//! (u16, u16) * n    places: where an entry's key and its value start } left out when all keys are of one length,
+//! u16               where the last value ends                        } and all values are of one length
 //! u64 * (n + 3)/4   heads: the first 8 bytes of every fourth key, as a number that orders as they do
 //! u64 * n           stamps: sequence number and kind; left out when all are puts of number 0
 //! prefix            bytes that all keys start with, and which the heads and keys below leave out
 //! (key, value) * n
 //! ```
+//!
+//! So a lookup in a usual block reads the head with tags and prefix, which lie side by side, and then the entry: it waits
+//! for memory twice.
 //!
 //! It is no format: it is never written, and may change at any time. It is made of a block only when all of the block is
 //! sound and the image is of about its size, below 64 KiB; other blocks are used as they are. See `image_builder`.
@@ -25,18 +28,35 @@ use std::sync::Arc;
 /// Entries for one head.
 pub(crate) const HEAD_EVERY: usize = 4;
 
-/// An image. Cloning it clones one counted pointer.
+/// As many tags lie in the head.
+pub(crate) const HEAD_TAGS: usize = 64;
+
+/// A prefix of so many bytes lies in the head too.
+pub(crate) const HEAD_PREFIX: usize = 16;
+
+/// An image. Cloning it clones one counted pointer and copies the head.
+///
+/// What lookups read lies at the front, in as few cache lines as can be.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Image {
     pub(crate) data: Arc<[u8]>,
-    /// Checksum of `data` when it was made, in tables that verify their reads.
-    pub(crate) seal: Option<u32>,
     pub(crate) entries: u16,
+    /// Bytes of a key and its value, without the prefix, when all entries have as many; else 0.
+    pub(crate) stride: u16,
+    /// Bytes of a key without the prefix, with a `stride`.
+    pub(crate) rest_len: u16,
     pub(crate) places_at: u16,
     pub(crate) heads_at: u16,
     pub(crate) stamps_at: u16,
     pub(crate) prefix_at: u16,
     pub(crate) prefix_end: u16,
+    /// The prefix, if it is no longer than that.
+    pub(crate) head_prefix: [u8; HEAD_PREFIX],
+    /// The tags, if they are no more.
+    pub(crate) head_tags: [u8; HEAD_TAGS],
+    /// Checksum when it was made, in tables that verify their reads.
+    pub(crate) seal: Option<u32>,
     /// If all entries are puts, of different keys.
     pub(crate) span: Option<Span>,
 }
@@ -73,13 +93,25 @@ const BROKEN: Damage = Damage("a block in memory has changed");
 impl Image {
     /// The same with a checksum of its memory.
     pub(crate) fn sealed(mut self) -> Self {
-        self.seal = Some(crc32fast::hash(&self.data));
+        self.seal = Some(self.checksum());
         self
+    }
+
+    /// Over `data` and what of the head lookups trust.
+    fn checksum(&self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&self.data);
+        hasher.update(&self.head_prefix);
+        hasher.update(&self.head_tags);
+        for number in [self.entries, self.stride, self.rest_len, self.prefix_at, self.prefix_end] {
+            hasher.update(&number.to_le_bytes());
+        }
+        hasher.finalize()
     }
 
     /// Whether the memory still is what it was when the image was sealed.
     pub(crate) fn is_intact(&self) -> bool {
-        self.seal.is_none_or(|seal| seal == crc32fast::hash(&self.data))
+        self.seal.is_none_or(|seal| seal == self.checksum())
     }
 
     /// The same with its last byte changed, behind the back of its seal.
@@ -149,9 +181,27 @@ impl Image {
         }
     }
 
+    /// The prefix and the tags, out of the head if they are there.
+    #[inline]
+    fn front(&self) -> (&[u8], &[u8]) {
+        let prefix_len = usize::from(self.prefix_end.wrapping_sub(self.prefix_at));
+        let prefix = self.head_prefix.get(..prefix_len).unwrap_or_else(|| self.prefix());
+        let tags = self.head_tags.get(..self.len()).unwrap_or_else(|| self.bytes(0, self.places_at));
+        (prefix, tags)
+    }
+
     /// Where entry `index` is.
     #[inline]
     pub(crate) fn spot(&self, index: usize) -> Result<Spot, Damage> {
+        if self.stride != 0 {
+            if index >= self.len() {
+                return Err(BROKEN);
+            }
+            let end = usize::from(self.prefix_end) + (index + 1) * usize::from(self.stride);
+            let end = u16::try_from(end).map_err(|_| BROKEN)?;
+            let key_at = end.wrapping_sub(self.stride);
+            return Ok(Spot { key_at, value_at: key_at.wrapping_add(self.rest_len), end });
+        }
         let at = usize::from(self.places_at) + 4 * index;
         let bytes = self.data.get(at..).and_then(|bytes| bytes.first_chunk::<6>()).ok_or(BROKEN)?;
         let [k0, k1, v0, v1, e0, e1] = *bytes;
@@ -178,8 +228,8 @@ impl Image {
     /// The newest version of the key that the lookup may see.
     #[inline]
     pub(crate) fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Hit>, Damage> {
-        let Some(rest) = lookup.user_key.strip_prefix(self.prefix()) else { return Ok(None) };
-        let tags = self.bytes(0, self.places_at);
+        let (prefix, tags) = self.front();
+        let Some(rest) = lookup.user_key.strip_prefix(prefix) else { return Ok(None) };
         let tag = tag(lookup.hash);
         let (words, tail) = tags.as_chunks::<8>();
         for (number, word) in words.iter().enumerate() {
@@ -205,7 +255,7 @@ impl Image {
     /// The first byte of the first entry whose key may be the one that is looked for.
     #[inline]
     pub(crate) fn guess(&self, lookup: &Lookup<'_>) -> Option<u8> {
-        let tags = self.bytes(0, self.places_at);
+        let (_, tags) = self.front();
         let tag = tag(lookup.hash);
         let (words, tail) = tags.as_chunks::<8>();
         let found = words.iter().enumerate().find_map(|(number, word)| {

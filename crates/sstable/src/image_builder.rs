@@ -3,10 +3,10 @@
 //! No image is made of a block that is not sound, or whose image would be much larger than it.
 
 use crate::block::Block;
-use crate::compression::zeroed;
 use crate::entry::{Entry, ascends};
-use crate::image::{HEAD_EVERY, Image, Span, head, tag};
+use crate::image::{HEAD_EVERY, HEAD_PREFIX, HEAD_TAGS, Image, Span, head, tag};
 use esker_base::{InternalKeyRef, ValueKind, key_hash, key_head};
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Keys and values in an image may take this part of the block more than the block: neighbours' prefixes are not left out
@@ -19,82 +19,221 @@ const BLOCK_BYTES_MAX: usize = 2 * u16::MAX as usize;
 /// All keys of the block, whole, may take so many times its bytes: they are rebuilt and hashed once.
 const KEY_BYTES_MAX: usize = 8;
 
+/// What is needed while an image is made; used again for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Workbench {
+    entries: Vec<Entry>,
+    tags: Vec<u8>,
+    out: Vec<u8>,
+    key: Vec<u8>,
+    /// The key before, where a key is rebuilt as a whole.
+    last_key: Vec<u8>,
+}
+
 impl Image {
     /// The image of `block`; `None` when the block is not sound, or its image would be too large.
-    pub(crate) fn build(block: &Block, hash_seed: u64) -> Option<Self> {
+    pub(crate) fn build<D: Deref<Target = [u8]>>(
+        block: &Block<D>,
+        hash_seed: u64,
+        bench: &mut Workbench,
+    ) -> Option<Self> {
         if block.payload_len() > BLOCK_BYTES_MAX {
             return None;
         }
-        let entries = decode_all(block)?;
-        let plan = Plan::of(&entries, block)?;
-        let mut data = zeroed(plan.len);
-        plan.fill(Arc::get_mut(&mut data)?, &entries, block, hash_seed)?;
+        let traits = bench.decode_all(block)?;
+        let plan = Plan::of(&bench.entries, &traits, block)?;
+        let distinct = bench.fill(&plan, block, hash_seed)?;
+        let u16_of = |number: usize| u16::try_from(number).ok();
         let mut image = Image {
-            data,
+            data: Arc::from(bench.out.get(..plan.len)?),
+            entries: u16_of(bench.entries.len())?,
+            stride: u16_of(plan.stride)?,
+            rest_len: u16_of(traits.first_len.checked_sub(plan.prefix_len)?)?,
+            places_at: u16_of(plan.places_at)?,
+            heads_at: u16_of(plan.heads_at)?,
+            stamps_at: u16_of(plan.stamps_at)?,
+            prefix_at: u16_of(plan.prefix_at)?,
+            prefix_end: u16_of(plan.prefix_at + plan.prefix_len)?,
+            head_prefix: [0; HEAD_PREFIX],
+            head_tags: [0; HEAD_TAGS],
             seal: None,
-            entries: u16::try_from(entries.len()).ok()?,
-            places_at: u16::try_from(plan.places_at).ok()?,
-            heads_at: u16::try_from(plan.heads_at).ok()?,
-            stamps_at: u16::try_from(plan.stamps_at).ok()?,
-            prefix_at: u16::try_from(plan.prefix_at).ok()?,
-            prefix_end: u16::try_from(plan.prefix_at + plan.prefix_len).ok()?,
             span: None,
         };
-        image.span = Span::of(&image, &entries);
+        if let Some(room) = image.head_tags.get_mut(..bench.tags.len()) {
+            room.copy_from_slice(&bench.tags);
+        }
+        if let Some(room) = image.head_prefix.get_mut(..plan.prefix_len) {
+            room.copy_from_slice(bench.key.get(..plan.prefix_len)?);
+        }
+        image.span = (distinct && traits.all_puts).then(|| Span {
+            newest: traits.newest,
+            first: key_head(block.first_key()).to_be_bytes(),
+            last: key_head(&bench.key).to_be_bytes(),
+        });
         Some(image)
     }
 }
 
-impl Span {
-    /// `None` when an entry is no put, or has the key of the one before.
-    fn of(image: &Image, entries: &[Entry]) -> Option<Self> {
-        let (mut newest, mut last) = (0, None);
-        for (index, entry) in entries.iter().enumerate() {
-            let spot = image.spot(index).ok()?;
-            let rest = image.rest(&spot);
-            if entry.kind != ValueKind::Put || last == Some(rest) {
-                return None;
-            }
-            newest = entry.seq.max(newest);
-            last = Some(rest);
-        }
-        let head = |index| {
-            let key = [image.prefix(), image.rest(&image.spot(index).ok()?)].concat();
-            Some(key_head(&key).to_be_bytes())
-        };
-        Some(Span { newest, first: head(0)?, last: head(entries.len() - 1)? })
+/// What the entries of a block have in common.
+#[derive(Debug)]
+struct Traits {
+    first_len: usize,
+    /// Leading bytes that all keys share.
+    prefix_len: usize,
+    /// Bytes of all keys, and of all values.
+    key_bytes: usize,
+    value_bytes: usize,
+    /// All keys are of one length, and all values are.
+    even: bool,
+    /// All are puts, and what is more of number 0.
+    all_puts: bool,
+    plain: bool,
+    newest: u64,
+}
+
+impl Traits {
+    fn add(&mut self, entry: &Entry, first: &Entry) {
+        // What an entry shares with the one before, or with the first one, is what all before it share, or less.
+        self.prefix_len = self.prefix_len.min(entry.shared as usize);
+        self.add_lens(entry);
+        self.even &= (entry.key_len, entry.value_len) == (first.key_len, first.value_len);
+    }
+
+    fn add_lens(&mut self, entry: &Entry) {
+        self.key_bytes += entry.key_len as usize;
+        self.value_bytes += entry.value_len as usize;
+        self.all_puts &= entry.kind == ValueKind::Put;
+        self.plain &= (entry.seq, entry.kind) == (0, ValueKind::Put);
+        self.newest = self.newest.max(entry.seq);
     }
 }
 
-/// All entries of a block, if they end where the block says.
-fn decode_all(block: &Block) -> Option<Vec<Entry>> {
-    // No more than the bytes of the block allow, as `parse` has checked.
-    let mut entries = Vec::with_capacity(block.entry_count());
-    let mut at = 0;
-    for restart in 0..block.restart_count() {
-        let position = block.restart(restart).ok()?;
-        let end = block.restart_at(restart + 1).ok()?;
-        if position.at != at || end <= at {
-            return None;
-        }
-        let mut entry = position.entry;
-        loop {
-            entries.push(entry);
-            at = entry.end();
-            if at >= end {
-                break;
+impl Workbench {
+    /// All entries of a block, if they end where the block says. At least one.
+    fn decode_all<D: Deref<Target = [u8]>>(&mut self, block: &Block<D>) -> Option<Traits> {
+        let entries = &mut self.entries;
+        entries.clear();
+        // No more than the bytes of the block allow, as `parse` has checked.
+        entries.reserve(block.entry_count());
+        let first = block.first()?.entry;
+        let first_len = first.key_len as usize;
+        let mut traits = Traits {
+            first_len,
+            prefix_len: first_len,
+            key_bytes: 0,
+            value_bytes: 0,
+            even: true,
+            all_puts: true,
+            plain: true,
+            newest: 0,
+        };
+        let mut at = 0;
+        for restart in 0..block.restart_count() {
+            let position = block.restart(restart).ok()?;
+            let end = block.restart_at(restart + 1).ok()?;
+            if position.at != at || end <= at {
+                return None;
             }
-            entry = block.entry(at, &entry).ok()?;
+            let mut entry = position.entry;
+            loop {
+                match entries.is_empty() {
+                    true => traits.add_lens(&entry),
+                    false => traits.add(&entry, &first),
+                }
+                entries.push(entry);
+                at = entry.end();
+                if at >= end {
+                    break;
+                }
+                entry = block.entry(at, &entry).ok()?;
+            }
+            if at != end {
+                return None;
+            }
         }
-        if at != end {
-            return None;
-        }
+        (entries.len() == block.entry_count()).then_some(traits)
     }
-    (!entries.is_empty() && entries.len() == block.entry_count()).then_some(entries)
+
+    /// Writes the image to `out`, and all tags to `tags`; leaves the last key in `key`. Returns whether no two entries are of
+    /// one key. `None` when the keys do not ascend.
+    fn fill<D: Deref<Target = [u8]>>(
+        &mut self,
+        plan: &Plan,
+        block: &Block<D>,
+        hash_seed: u64,
+    ) -> Option<bool> {
+        let Workbench { entries, tags, out, key, last_key } = self;
+        let bytes = block.entries();
+        if out.len() < plan.len {
+            out.resize(plan.len, 0);
+        }
+        let out = &mut out[..plan.len];
+        tags.clear();
+        key.clear();
+        let mut at = plan.prefix_at + plan.prefix_len;
+        let mut last = &Entry::ZERO;
+        let mut distinct = true;
+        let (mut restart, mut restart_at) = (0, 0);
+        for (index, entry) in entries.iter().enumerate() {
+            let shared = entry.shared as usize;
+            let suffix = entry.suffix(bytes);
+            if last.end() == restart_at {
+                restart += 1;
+                restart_at = block.restart_at(restart).ok()?;
+                std::mem::swap(key, last_key);
+                key.clear();
+                key.extend_from_slice(&block.first_key()[..shared]);
+                key.extend_from_slice(suffix);
+                let before = InternalKeyRef::new(last_key, last.seq, last.kind);
+                if index > 0 && before >= InternalKeyRef::new(key, entry.seq, entry.kind) {
+                    return None;
+                }
+                distinct &= index == 0 || last_key != key;
+            } else {
+                if !ascends(key, last, suffix, entry) {
+                    return None;
+                }
+                // In ascending order only an equal key adds nothing to all of the one before.
+                distinct &= !(suffix.is_empty() && shared == key.len());
+                key.truncate(shared);
+                key.extend_from_slice(suffix);
+            }
+            let rest = key.get(plan.prefix_len..)?;
+            tags.push(tag(key_hash(hash_seed, key)));
+            let value_at = at + rest.len();
+            let end = value_at + entry.value_len as usize;
+            if plan.stride == 0 {
+                let place = plan.places_at + 4 * index;
+                out[place..place + 2].copy_from_slice(&u16::try_from(at).ok()?.to_le_bytes());
+                out[place + 2..place + 4].copy_from_slice(&u16::try_from(value_at).ok()?.to_le_bytes());
+                out[place + 4..place + 6].copy_from_slice(&u16::try_from(end).ok()?.to_le_bytes());
+            }
+            if index % HEAD_EVERY == 0 {
+                let place = plan.heads_at + 8 * (index / HEAD_EVERY);
+                out[place..place + 8].copy_from_slice(&head(rest).to_le_bytes());
+            }
+            if plan.stamps_at != plan.prefix_at {
+                let place = plan.stamps_at + 8 * index;
+                let stamp = entry.seq << 8 | entry.kind as u64;
+                out[place..place + 8].copy_from_slice(&stamp.to_le_bytes());
+            }
+            out[at..value_at].copy_from_slice(rest);
+            out[value_at..end].copy_from_slice(entry.value(bytes));
+            at = end;
+            last = entry;
+        }
+        if plan.places_at > 0 {
+            out[..plan.places_at].copy_from_slice(tags);
+        }
+        out[plan.prefix_at..plan.prefix_at + plan.prefix_len].copy_from_slice(key.get(..plan.prefix_len)?);
+        (at == out.len()).then_some(distinct)
+    }
 }
 
 /// Where the parts of an image go.
 struct Plan {
+    /// As in [`Image`].
+    stride: usize,
     places_at: usize,
     heads_at: usize,
     stamps_at: usize,
@@ -105,28 +244,22 @@ struct Plan {
 
 impl Plan {
     /// `None` when the image would be too large.
-    fn of(entries: &[Entry], block: &Block) -> Option<Self> {
+    fn of<D: Deref<Target = [u8]>>(entries: &[Entry], traits: &Traits, block: &Block<D>) -> Option<Self> {
         let count = entries.len();
-        // What an entry shares with the one before, or with the first one, is what all before it share, or less.
-        let first_len = entries[0].key_len as usize;
-        let prefix_len = entries[1..].iter().fold(first_len, |least, entry| least.min(entry.shared as usize));
-        let plain = entries.iter().all(|entry| (entry.seq, entry.kind) == (0, ValueKind::Put));
-        let places_at = count;
-        let heads_at = places_at + 4 * count + 2;
-        let stamps_at = heads_at + 8 * count.div_ceil(HEAD_EVERY);
-        let prefix_at = stamps_at + if plain { 0 } else { 8 * count };
-        let fixed = prefix_at + prefix_len;
+        let prefix_len = traits.prefix_len;
+        let bytes = traits.key_bytes.checked_sub(count * prefix_len)? + traits.value_bytes;
         let limit = block.payload_len() + block.payload_len() / GROWTH_DIVISOR;
-        let (mut bytes, mut key_bytes) = (0, 0);
-        for entry in entries {
-            bytes += entry.key_len as usize - prefix_len + entry.value_len as usize;
-            key_bytes += entry.key_len as usize;
-            if bytes > limit || key_bytes > KEY_BYTES_MAX * block.payload_len() {
-                return None;
-            }
+        if bytes > limit || traits.key_bytes > KEY_BYTES_MAX * block.payload_len() {
+            return None;
         }
-        let len = fixed + bytes;
+        let stride = if traits.even { bytes / count } else { 0 };
+        let places_at = if count > HEAD_TAGS { count } else { 0 };
+        let heads_at = places_at + if stride > 0 { 0 } else { 4 * count + 2 };
+        let stamps_at = heads_at + 8 * count.div_ceil(HEAD_EVERY);
+        let prefix_at = stamps_at + if traits.plain { 0 } else { 8 * count };
+        let len = prefix_at + prefix_len + bytes;
         (len <= usize::from(u16::MAX)).then_some(Plan {
+            stride,
             places_at,
             heads_at,
             stamps_at,
@@ -134,58 +267,5 @@ impl Plan {
             prefix_len,
             len,
         })
-    }
-
-    /// Writes the image to `out`, which has room for exactly it. `None` when the keys do not ascend.
-    fn fill(&self, out: &mut [u8], entries: &[Entry], block: &Block, hash_seed: u64) -> Option<()> {
-        let bytes = block.entries();
-        let prefix_len = self.prefix_len;
-        let mut key: Vec<u8> = Vec::new();
-        let mut at = self.prefix_at + prefix_len;
-        let mut last = &Entry::ZERO;
-        let (mut restart, mut restart_at) = (0, 0);
-        for (index, entry) in entries.iter().enumerate() {
-            let shared = entry.shared as usize;
-            let suffix = entry.suffix(bytes);
-            if last.end() == restart_at {
-                restart += 1;
-                restart_at = block.restart_at(restart).ok()?;
-                let whole = [&block.first_key()[..shared], suffix].concat();
-                let before = InternalKeyRef::new(&key, last.seq, last.kind);
-                if index > 0 && before >= InternalKeyRef::new(&whole, entry.seq, entry.kind) {
-                    return None;
-                }
-                key = whole;
-            } else {
-                if !ascends(&key, last, suffix, entry) {
-                    return None;
-                }
-                key.truncate(shared);
-                key.extend_from_slice(suffix);
-            }
-            let rest = key.get(prefix_len..)?;
-            out[index] = tag(key_hash(hash_seed, &key));
-            let value_at = at + rest.len();
-            let end = value_at + entry.value_len as usize;
-            let place = self.places_at + 4 * index;
-            out[place..place + 2].copy_from_slice(&u16::try_from(at).ok()?.to_le_bytes());
-            out[place + 2..place + 4].copy_from_slice(&u16::try_from(value_at).ok()?.to_le_bytes());
-            out[place + 4..place + 6].copy_from_slice(&u16::try_from(end).ok()?.to_le_bytes());
-            if index % HEAD_EVERY == 0 {
-                let place = self.heads_at + 8 * (index / HEAD_EVERY);
-                out[place..place + 8].copy_from_slice(&head(rest).to_le_bytes());
-            }
-            if self.stamps_at != self.prefix_at {
-                let place = self.stamps_at + 8 * index;
-                let stamp = entry.seq << 8 | entry.kind as u64;
-                out[place..place + 8].copy_from_slice(&stamp.to_le_bytes());
-            }
-            out[at..value_at].copy_from_slice(rest);
-            out[value_at..end].copy_from_slice(entry.value(bytes));
-            at = end;
-            last = entry;
-        }
-        out[self.prefix_at..self.prefix_at + prefix_len].copy_from_slice(key.get(..prefix_len)?);
-        (at == out.len()).then_some(())
     }
 }

@@ -52,6 +52,7 @@ mod probe;
 mod properties;
 mod readahead;
 mod salvage;
+mod scratch;
 mod separator;
 mod table_builder;
 mod table_iterator;

@@ -5,12 +5,13 @@
 
 use crate::block::{Block, Damage};
 use crate::block_io::BlockFile;
-use crate::cache::{BlockCache, CachedBlock, Slots};
+use crate::cache::{BlockCache, CachedBlock, Form, Slots};
 use crate::filter::Filter;
 use crate::format::{Footer, TableIdentity};
 use crate::index::Index;
 use crate::properties::TableProperties;
 use crate::readahead::{MAX_LEN, Readahead};
+use crate::scratch::Scratch;
 use crate::table_iterator::TableIterator;
 use crate::table_tail::{read_filter, read_properties, read_tail};
 use arc_swap::Guard;
@@ -18,6 +19,9 @@ use esker_base::{Error, InternalKeyRef, Result, planted};
 use esker_vfs::RandomAccessFile;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Longer stored blocks hold one large value, and are read to where they stay.
+const SMALL: usize = 32 << 10;
 
 /// What is known about a table before it is opened, and how to read it.
 #[derive(Clone, Debug, Default)]
@@ -210,10 +214,27 @@ impl TableReader {
         if !slots.keeps() {
             return self.uncached(number);
         }
-        let block = self.read_block(number)?;
-        let block = Arc::new(CachedBlock::new(block, self.properties.hash_seed, self.verify_reads));
+        let block = Arc::new(self.load_block(number)?);
         slots.insert(number, Arc::clone(&block));
         Ok(block)
+    }
+
+    /// Data block `number` from the file, to be kept.
+    fn load_block(&self, number: usize) -> Result<CachedBlock> {
+        let (start, len) = self.stored_at(number)?;
+        if len > SMALL {
+            return Ok(CachedBlock::whole(self.read_block(number)?, self.verify_reads));
+        }
+        Scratch::with(|scratch| {
+            let payload = self.blocks.read_into(start, len, &mut scratch.buffers)?;
+            let seed = self.properties.hash_seed;
+            let block = CachedBlock::new(payload, seed, self.verify_reads, &mut scratch.bench);
+            let block = block.map_err(|damage| self.blocks.damage(start, damage))?;
+            match &block.form {
+                Form::Block(block) if block.entry_count() == 0 => Err(self.empty(start)),
+                _ => Ok(block),
+            }
+        })
     }
 
     /// Data block `number` from the file, to be used once.
@@ -237,17 +258,28 @@ impl TableReader {
 
     /// Data block `number` from the file.
     pub(crate) fn read_block(&self, number: usize) -> Result<Block> {
+        let (start, len) = self.stored_at(number)?;
+        self.not_empty(start, self.blocks.read_block(start, len)?)
+    }
+
+    /// Where data block `number` is stored, and how long it is there.
+    fn stored_at(&self, number: usize) -> Result<(u64, usize)> {
         let range = self.index.block(number);
-        let len = usize::try_from(range.end - range.start)
-            .map_err(|_| self.blocks.damage(range.start, Damage("block beyond the size limit")))?;
-        self.not_empty(range.start, self.blocks.read_block(range.start, len)?)
+        let len = usize::try_from(range.end - range.start);
+        let beyond = |_| self.blocks.damage(range.start, Damage("block beyond the size limit"));
+        Ok((range.start, len.map_err(beyond)?))
     }
 
     fn not_empty(&self, offset: u64, block: Block) -> Result<Block> {
         match block.entry_count() {
-            0 => Err(self.blocks.damage(offset, Damage("data block without entries"))),
+            0 => Err(self.empty(offset)),
             _ => Ok(block),
         }
+    }
+
+    #[cold]
+    fn empty(&self, offset: u64) -> Error {
+        self.blocks.damage(offset, Damage("data block without entries"))
     }
 
     /// The error for damage in data block `number`.
@@ -266,7 +298,6 @@ impl TableReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Form;
     use crate::{TableBuilder, TableOptions};
     use esker_base::{FileNumber, Lookup, MAX_SEQUENCE, ValueKind, key_hash};
     use esker_vfs::{MemVfs, Vfs};

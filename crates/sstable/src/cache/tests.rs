@@ -9,9 +9,7 @@ fn block(number: usize) -> Arc<CachedBlock> {
     let mut builder = BlockBuilder::new(16);
     let value = [&number.to_string().into_bytes()[..], &[b'.'; 1000]].concat();
     builder.add(0, InternalKeyRef::new(b"key", 0, ValueKind::Put), &value);
-    let payload: Arc<[u8]> = Arc::from(builder.finish());
-    let len = payload.len();
-    Arc::new(CachedBlock::new(Block::parse(payload, len).unwrap(), 7, false))
+    Arc::new(CachedBlock::new(builder.finish(), 7, false, &mut Workbench::default()).unwrap())
 }
 
 /// A read as a table does it: whether the block was there.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::block::Block;
 use crate::block_builder::BlockBuilder;
+use crate::image_builder::Workbench;
 use crate::image_cursor::ImageCursor;
 use esker_base::{InternalKey, MAX_SEQUENCE, SplitMix64, common_prefix_len, key_hash};
 
@@ -22,6 +23,10 @@ fn block(versions: &[Version], restart_interval: usize) -> Block {
     Block::parse(payload, len).unwrap()
 }
 
+fn built(block: &Block) -> Option<Image> {
+    Image::build(block, SEED, &mut Workbench::default())
+}
+
 fn put(key: impl Into<Vec<u8>>, seq: u64) -> Version {
     let key = InternalKey::new(key, seq, ValueKind::Put);
     let value = format!("{key:?}").into_bytes();
@@ -36,7 +41,7 @@ fn here(cursor: &ImageCursor) -> Option<Version> {
 /// Every lookup and seek over keys like those of the versions, and `moves` steps after each seek in every combination.
 fn check(versions: &[Version], targets: &[Vec<u8>], restart_interval: usize, moves: u32) {
     let block = block(versions, restart_interval);
-    let image = Image::build(&block, SEED).unwrap();
+    let image = built(&block).unwrap();
     assert_eq!(image.len(), versions.len());
     let mut cursor = ImageCursor::new();
     cursor.set_image(image.clone());
@@ -131,19 +136,65 @@ fn equal_heads_are_settled_by_the_keys() {
     check(&versions, &targets, 16, 3);
 }
 
+/// Keys of one length and values of one length have no places, 64 tags and a prefix of 16 bytes are in the head, and one
+/// more of either is not; one odd entry brings the places back.
+///
+/// Fails when an entry of even ones is sought one too far, or the head is asked for what it has no room for.
+#[test]
+fn even_entries_and_what_fits_into_the_head() {
+    for (count, prefix) in [(1, 0), (2, 15), (63, 16), (64, 16), (64, 17), (65, 16), (65, 17), (66, 30)] {
+        for seq in [0, 2] {
+            let put = |number: u8, len| {
+                let key = [&vec![b'p'; prefix][..], &[number / 10, number % 10]].concat();
+                (InternalKey::new(key, seq, ValueKind::Put), vec![number; len])
+            };
+            let mut versions: Vec<Version> = (0..count).map(|number| put(number, 20)).collect();
+            let targets: Vec<Vec<u8>> = (0..70).map(|number| put(number, 0).0.user_key.to_vec()).collect();
+            check(&versions, &targets, 16, 2);
+            let image = built(&block(&versions, 16)).unwrap();
+            assert_eq!((image.stride > 0, image.places_at > 0), (true, count > 64), "{count}");
+            assert!(image.spot(usize::from(count)).is_err());
+            versions.last_mut().unwrap().1.push(1);
+            check(&versions, &targets, 16, 2);
+            assert_eq!(built(&block(&versions, 16)).unwrap().stride > 0, count == 1);
+        }
+    }
+}
+
+/// Whether a scan need not look at each entry: not where a key has two versions, or an entry is no put.
+///
+/// Fails when equal keys are not seen, within an interval of restarts or between two.
+#[test]
+fn a_span_is_of_puts_of_different_keys() {
+    for restart_interval in [1, 2, 16] {
+        let mut versions: Vec<Version> = (0..9_u8).map(|number| put([b'k', number], 4)).collect();
+        let span = |versions: &[Version]| built(&block(versions, restart_interval)).unwrap().span;
+        assert_eq!(span(&versions).map(|span| span.newest), Some(4));
+        for at in 0..versions.len() {
+            versions[at].0.kind = ValueKind::Delete;
+            assert!(span(&versions).is_none(), "{at}");
+            versions[at].0.kind = ValueKind::Put;
+            let older = put(versions[at].0.user_key.to_vec(), 3);
+            versions.insert(at + 1, older);
+            assert!(span(&versions).is_none(), "{at}");
+            versions.remove(at + 1);
+        }
+    }
+}
+
 /// Three bytes an entry stand for a long key: an image would be many times the block.
 #[test]
 fn no_image_is_much_larger_than_its_block() {
     let long = |last: [u8; 2]| put([&[b'k'; 3000][..], &last].concat(), 0);
     let mut versions: Vec<Version> = (0..200_u8).map(|number| long([number, 0])).collect();
-    assert!(Image::build(&block(&versions, 16), SEED).is_none());
+    assert!(built(&block(&versions, 16)).is_none());
     // The same where one short key leaves no prefix to all of them.
     versions.insert(0, put("a", 0));
-    assert!(Image::build(&block(&versions, 16), SEED).is_none());
+    assert!(built(&block(&versions, 16)).is_none());
     let large = [(put("k", 0).0, vec![1; 70_000])];
-    assert!(Image::build(&block(&large, 16), SEED).is_none());
+    assert!(built(&block(&large, 16)).is_none());
     let fits = [(put("k", 0).0, vec![1; 65_000])];
-    assert!(Image::build(&block(&fits, 16), SEED).is_some());
+    assert!(built(&block(&fits, 16)).is_some());
 }
 
 /// Fails when the order is not checked, within an interval of restarts or between two.
@@ -151,13 +202,13 @@ fn no_image_is_much_larger_than_its_block() {
 fn no_image_is_made_of_what_is_out_of_order() {
     for restart_interval in [1, 2, 16] {
         let mut versions: Vec<Version> = ["a", "b", "c", "d"].into_iter().map(|key| put(key, 1)).collect();
-        assert!(Image::build(&block(&versions, restart_interval), SEED).is_some());
+        assert!(built(&block(&versions, restart_interval)).is_some());
         for (one, other) in [(0, 1), (1, 2), (2, 3)] {
             versions.swap(one, other);
-            assert!(Image::build(&block(&versions, restart_interval), SEED).is_none(), "{one} {other}");
+            assert!(built(&block(&versions, restart_interval)).is_none(), "{one} {other}");
             versions.swap(one, other);
         }
         let twice = [put("a", 1), put("a", 1)];
-        assert!(Image::build(&block(&twice, restart_interval), SEED).is_none());
+        assert!(built(&block(&twice, restart_interval)).is_none());
     }
 }
