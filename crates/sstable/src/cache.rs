@@ -347,11 +347,11 @@ impl Slots {
         if weight > shard.capacity.load(Relaxed) {
             return;
         }
-        self.take(number);
         let hits = block.hits.load(Relaxed);
-        place.store(Some(block));
         shard.bytes.fetch_add(weight, Relaxed);
         shard.blocks.fetch_add(1, Relaxed);
+        // One exchange for both: each one looks at what all threads are lent.
+        self.forget(number, place.swap(Some(block)));
         let mark = self.marks[number].load(Relaxed);
         if mark != TICKET {
             self.marks[number].store(TICKET, Relaxed);
@@ -374,7 +374,12 @@ impl Slots {
 
     /// Empties a place, under the lock of its shard or with nobody else around.
     fn take(&self, number: usize) {
-        if let Some(block) = self.blocks[number].swap(None) {
+        self.forget(number, self.blocks[number].swap(None));
+    }
+
+    /// Takes a block that had the place out of the sums.
+    fn forget(&self, number: usize, block: Option<Arc<CachedBlock>>) {
+        if let Some(block) = block {
             let shard = self.shard(number);
             shard.bytes.fetch_sub(block.weight(), Relaxed);
             shard.blocks.fetch_sub(1, Relaxed);

@@ -78,6 +78,7 @@ impl Image {
 #[derive(Debug)]
 struct Traits {
     first_len: usize,
+    longest_key: usize,
     /// Leading bytes that all keys share.
     prefix_len: usize,
     /// Bytes of all keys, and of all values.
@@ -101,6 +102,7 @@ impl Traits {
 
     fn add_lens(&mut self, entry: &Entry) {
         self.key_bytes += entry.key_len as usize;
+        self.longest_key = self.longest_key.max(entry.key_len as usize);
         self.value_bytes += entry.value_len as usize;
         self.all_puts &= entry.kind == ValueKind::Put;
         self.plain &= (entry.seq, entry.kind) == (0, ValueKind::Put);
@@ -119,6 +121,7 @@ impl Workbench {
         let first_len = first.key_len as usize;
         let mut traits = Traits {
             first_len,
+            longest_key: 0,
             prefix_len: first_len,
             key_bytes: 0,
             value_bytes: 0,
@@ -169,7 +172,9 @@ impl Workbench {
         }
         let out = &mut out[..plan.len];
         tags.clear();
+        tags.reserve(entries.len());
         key.clear();
+        key.resize(plan.key_room, 0);
         let mut at = plan.prefix_at + plan.prefix_len;
         let mut last = &Entry::ZERO;
         let mut distinct = true;
@@ -180,26 +185,27 @@ impl Workbench {
             if last.end() == restart_at {
                 restart += 1;
                 restart_at = block.restart_at(restart).ok()?;
-                std::mem::swap(key, last_key);
-                key.clear();
-                key.extend_from_slice(&block.first_key()[..shared]);
-                key.extend_from_slice(suffix);
+                last_key.clear();
+                last_key.extend_from_slice(&key[..last.key_len as usize]);
+                key[..shared].copy_from_slice(&block.first_key()[..shared]);
+                copy(key, shared, bytes, entry.suffix_at as usize, suffix.len());
+                let whole = &key[..entry.key_len as usize];
                 let before = InternalKeyRef::new(last_key, last.seq, last.kind);
-                if index > 0 && before >= InternalKeyRef::new(key, entry.seq, entry.kind) {
+                if index > 0 && before >= InternalKeyRef::new(whole, entry.seq, entry.kind) {
                     return None;
                 }
-                distinct &= index == 0 || last_key != key;
+                distinct &= index == 0 || last_key != whole;
             } else {
-                if !ascends(key, last, suffix, entry) {
+                if !ascends(&key[..last.key_len as usize], last, suffix, entry) {
                     return None;
                 }
                 // In ascending order only an equal key adds nothing to all of the one before.
-                distinct &= !(suffix.is_empty() && shared == key.len());
-                key.truncate(shared);
-                key.extend_from_slice(suffix);
+                distinct &= !(suffix.is_empty() && entry.shared == last.key_len);
+                copy(key, shared, bytes, entry.suffix_at as usize, suffix.len());
             }
-            let rest = key.get(plan.prefix_len..)?;
-            tags.push(tag(key_hash(hash_seed, key)));
+            let whole = &key[..entry.key_len as usize];
+            let rest = whole.get(plan.prefix_len..)?;
+            tags.push(tag(key_hash(hash_seed, whole)));
             let value_at = at + rest.len();
             let end = value_at + entry.value_len as usize;
             if plan.stride == 0 {
@@ -217,7 +223,7 @@ impl Workbench {
                 let stamp = entry.seq << 8 | entry.kind as u64;
                 out[place..place + 8].copy_from_slice(&stamp.to_le_bytes());
             }
-            out[at..value_at].copy_from_slice(rest);
+            copy(out, at, key, plan.prefix_len, rest.len());
             out[value_at..end].copy_from_slice(entry.value(bytes));
             at = end;
             last = entry;
@@ -226,7 +232,22 @@ impl Workbench {
             out[..plan.places_at].copy_from_slice(tags);
         }
         out[plan.prefix_at..plan.prefix_at + plan.prefix_len].copy_from_slice(key.get(..plan.prefix_len)?);
+        key.truncate(last.key_len as usize);
         (at == out.len()).then_some(distinct)
+    }
+}
+
+/// Most bytes that [`copy`] copies in one piece.
+const CHUNK: usize = 16;
+
+/// Copies `len` bytes, and some behind them if both sides have them: what is behind them in `to` is written afterwards, or
+/// never read. Cheaper than a call for so few.
+#[inline]
+fn copy(to: &mut [u8], to_at: usize, from: &[u8], from_at: usize, len: usize) {
+    let (to, from) = (&mut to[to_at..], &from[from_at..]);
+    match (to.first_chunk_mut::<CHUNK>(), from.first_chunk::<CHUNK>()) {
+        (Some(to), Some(from)) if len <= CHUNK => *to = *from,
+        _ => to[..len].copy_from_slice(&from[..len]),
     }
 }
 
@@ -240,6 +261,8 @@ struct Plan {
     prefix_at: usize,
     prefix_len: usize,
     len: usize,
+    /// Bytes of a buffer in which all keys are rebuilt.
+    key_room: usize,
 }
 
 impl Plan {
@@ -266,6 +289,7 @@ impl Plan {
             prefix_at,
             prefix_len,
             len,
+            key_room: traits.longest_key + CHUNK,
         })
     }
 }

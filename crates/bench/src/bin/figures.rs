@@ -28,6 +28,7 @@ const L0_LONG_GET: &str = "get from L0 sstable v3 long shared prefix keys";
 const L2_GET: &str = "get from L2 sstable";
 const MISS: &str = "get miss";
 const MULTI_GET: &str = "multi_get of 250 from memtable, per key";
+const MULTI_GET_WITH: &str = "multi_get_with of 250 from L0 sstable, per key";
 const SCAN: &str = "scan 2000 entries memtable + L0, per entry";
 const CURSOR: &str = "the same with a cursor";
 const BATCHES: &str = "the same by batches of a cursor";
@@ -48,13 +49,14 @@ const PUBLISHED: [(&str, f64, f64); 7] = [
 ];
 
 /// A row may take at most so many times as long as another one. Those that are not a floor are printed only.
-const RATIOS: [(&str, &str, f64, bool); 9] = [
+const RATIOS: [(&str, &str, f64, bool); 10] = [
     (L2_GET, L0_GET, 1.10, true),
     (WRITE_BATCH, PUT, 0.94, true),
     (L0_GET, MEMTABLE_GET, 7.0, false),
     (L0_LONG_GET, L0_GET, 1.38, false),
     (MISS, L0_GET, 1.0 / 3.1, false),
     (MULTI_GET, MEMTABLE_GET, 0.75, false),
+    (MULTI_GET_WITH, L0_GET, 0.75, false),
     (SCAN, MEMTABLE_GET, 0.42, false),
     (COMPACT, SCAN, 3.7, false),
     (RECOVER, PUT, 1.0, false),
@@ -137,6 +139,7 @@ impl Databases {
             Series::new(L2_GET, || gets(&self.level2, &set.shuffled, true)),
             Series::new(MISS, || gets(&self.level0, &set.absent, false)),
             Series::new(MULTI_GET, || multi_gets(&self.memtable, &set.shuffled)),
+            Series::new(MULTI_GET_WITH, || multi_gets_with(&self.level0, &set.shuffled)),
             Series::new(SCAN, || passes(|| scan(self.mixed.iter()))),
             Series::new(CURSOR, || passes(|| cursor_scan(&self.mixed))),
             Series::new(BATCHES, || passes(|| batch_scan(&mut self.mixed.cursor().expect("open")))),
@@ -200,6 +203,16 @@ fn multi_gets(db: &Db, keys: &[Vec<u8>]) -> f64 {
     passes(|| {
         for keys in keys.chunks(250) {
             black_box(db.multi_get(keys));
+        }
+    })
+}
+
+fn multi_gets_with(db: &Db, keys: &[Vec<u8>]) -> f64 {
+    passes(|| {
+        for keys in keys.chunks(250) {
+            db.multi_get_with(keys, |_, answer| {
+                assert!(black_box(answer.expect("tables are sound")).is_some());
+            });
         }
     })
 }
