@@ -410,7 +410,7 @@ impl<'a> Opening<'a> {
         sync_dir(vfs.as_ref(), self.dir)?;
         let manifest = ManifestWriter::create(Arc::clone(&vfs), self.dir, manifest_number, &self.state)
             .map_err(|failed| failed.error)?;
-        self.remove_orphans(log_number, manifest_number);
+        let obsolete = self.remove_orphans(log_number, manifest_number);
         let memtable_size = self.options.effective_memtable_size();
         let active =
             Generation::new(log_number, self.last_seq, self.state.hash_seed, ids.len(), memtable_size);
@@ -419,7 +419,9 @@ impl<'a> Opening<'a> {
             let tables = Arc::new(KeyspaceTables::new(Arc::clone(&keyspace.version), handle));
             Keyspace { id, tables, running: Vec::new() }
         });
-        let state = State::new(Arc::clone(&active), keyspaces.collect());
+        let mut state = State::new(Arc::clone(&active), keyspaces.collect());
+        let some_left = !obsolete.is_empty();
+        state.obsolete_files = obsolete;
         let durable = writer.durable_sequence();
         let log = LogEnd {
             writer,
@@ -448,6 +450,7 @@ impl<'a> Opening<'a> {
             room: Arc::new(Room::new(self.options, self.available, &vfs, self.dir)),
             open_files: self.components.open_files.clone().unwrap_or_else(|| Arc::new(OpenFiles::new(1))),
         });
+        core.set_leftovers(some_left);
         Ok(core)
     }
 
@@ -490,18 +493,26 @@ impl<'a> Opening<'a> {
 
     /// Removes what earlier processes left: files of ours, by their exact names, that nothing refers to. A failure is
     /// left for the next open.
-    fn remove_orphans(&self, log: FileNumber, manifest: FileNumber) {
+    ///
+    /// Returns log segments that the background removes, where that does not wait to be asked: they are large, and to free their
+    /// pages takes a tenth of an open.
+    fn remove_orphans(&self, log: FileNumber, manifest: FileNumber) -> Vec<(FileKind, FileNumber)> {
+        let mut later = Vec::new();
         if self.keep_orphans {
-            return;
+            return later;
         }
         let live: BTreeSet<FileNumber> = self.state.table_numbers().collect();
-        let Ok(entries) = self.components.vfs.list(self.dir) else { return };
+        let Ok(entries) = self.components.vfs.list(self.dir) else { return later };
         for entry in entries.iter().filter(|entry| entry.kind == EntryKind::File) {
             let orphan = match parse_file_name(&entry.name) {
                 Some((FileKind::Table, number)) if planted::is(planted::Fault::LiveTableRemoved) => {
                     live.last() == Some(&number)
                 }
                 Some((FileKind::Table, number)) => !live.contains(&number),
+                Some((FileKind::Wal, number)) if number < log && self.components.scheduler.is_parallel() => {
+                    later.push((FileKind::Wal, number));
+                    false
+                }
                 Some((FileKind::Wal, number)) => number < log,
                 Some((FileKind::Manifest, number)) => number < manifest,
                 Some((FileKind::CurrentTemp, _)) => true,
@@ -511,5 +522,6 @@ impl<'a> Opening<'a> {
                 let _ = self.components.vfs.remove(&self.dir.join(&entry.name));
             }
         }
+        later
     }
 }

@@ -33,6 +33,10 @@ pub(crate) struct Replayed {
     chunks: Chunks,
     references: Vec<Reference>,
     bytes: usize,
+    /// How many leading bytes all user keys share.
+    shared: usize,
+    /// References before this one have heads behind more bytes than that.
+    stale: usize,
 }
 
 /// Operations that are to be sorted, and that a table may be made of without the others: all versions of their keys.
@@ -51,7 +55,7 @@ struct Chunks(Vec<Vec<u8>>);
 /// One operation: where it is.
 #[derive(Clone, Copy, Debug)]
 struct Reference {
-    /// Bytes of the user key behind those that all keys share, as they compare. Set when the references are sorted.
+    /// Bytes of the user key behind those that all keys share, as they compare.
     head: u64,
     seq: SequenceNumber,
     chunk: u32,
@@ -105,8 +109,14 @@ impl Replayed {
                 ));
             }
             let at = |place: usize| u32::try_from(start + place).map_err(|_| too_large());
+            let user_key = payload.get(op.key.clone()).unwrap_or_default();
+            let shared = self.shared_with(user_key);
+            if shared < self.shared {
+                self.stale = self.references.len();
+            }
+            self.shared = shared;
             self.references.push(Reference {
-                head: 0,
+                head: head_of(user_key.get(self.shared..).unwrap_or_default()),
                 seq,
                 chunk,
                 key_at: at(op.key.start)?,
@@ -119,11 +129,23 @@ impl Replayed {
         Ok(())
     }
 
+    /// How many leading bytes all user keys and this one share: after a few keys, few or none.
+    #[inline]
+    fn shared_with(&self, user_key: &[u8]) -> usize {
+        match self.references.first() {
+            None => user_key.len(),
+            Some(_) if self.shared == 0 => 0,
+            Some(first) => {
+                let first = self.chunks.user_key(first);
+                common_prefix_len(first.get(..self.shared).unwrap_or_default(), user_key)
+            }
+        }
+    }
+
     /// All operations, with their heads.
     pub(crate) fn into_unsorted(self) -> Unsorted {
-        let Replayed { chunks, mut references, .. } = self;
-        let shared = chunks.shared_by_all(&references);
-        for reference in &mut references {
+        let Replayed { chunks, mut references, shared, stale, .. } = self;
+        for reference in &mut references[..stale] {
             reference.head = head_of(chunks.user_key(reference).get(shared..).unwrap_or_default());
         }
         Unsorted { chunks: Arc::new(chunks), references, shared }
@@ -169,14 +191,6 @@ impl Unsorted {
 }
 
 impl Chunks {
-    /// How many leading bytes all user keys share.
-    fn shared_by_all(&self, references: &[Reference]) -> usize {
-        let Some(first) = references.first().map(|first| self.user_key(first)) else { return 0 };
-        references.iter().fold(first.len(), |shared, reference| {
-            common_prefix_len(&first[..shared], self.user_key(reference))
-        })
-    }
-
     #[inline]
     fn user_key(&self, reference: &Reference) -> &[u8] {
         let start = reference.key_at as usize;

@@ -74,9 +74,10 @@ pub struct LogReader {
     limit: u64,
     /// Where the next record should be.
     position: u64,
-    /// Bytes of the file from `position` on: `buffer[start..]`.
+    /// Bytes of the file from `position` on: `buffer[start..filled]`. What is behind them is left of other chunks.
     buffer: Vec<u8>,
     start: usize,
+    filled: usize,
     end: Option<LogEnd>,
     /// Bytes of what looked like a record and was none that searches may still spend: so all that is read is linear in the
     /// length, whatever the bytes are.
@@ -113,6 +114,7 @@ impl LogReader {
             position: HEADER_LEN,
             buffer: Vec::new(),
             start: 0,
+            filled: 0,
             end: None,
             search_budget: (limit / 4).saturating_add(SEARCH_MIN).min(SEARCH_MAX),
         })
@@ -205,8 +207,7 @@ impl LogReader {
         let next = next.min(self.limit).saturating_sub(7);
         if next > self.position {
             self.position = next;
-            self.buffer.clear();
-            self.start = 0;
+            (self.start, self.filled) = (0, 0);
         }
         Ok(())
     }
@@ -307,8 +308,7 @@ impl LogReader {
             if next > position {
                 position = next.min(self.limit);
                 self.position = position;
-                self.buffer.clear();
-                self.start = 0;
+                (self.start, self.filled) = (0, 0);
             }
             if !self.fill(1)? {
                 break;
@@ -338,7 +338,7 @@ impl LogReader {
 
     /// The buffered bytes from `position` on.
     fn window(&self) -> &[u8] {
-        self.buffer.get(self.start..).unwrap_or_default()
+        self.buffer.get(self.start..self.filled).unwrap_or_default()
     }
 
     /// Goes behind a record, and returns where its payload is in the buffer.
@@ -361,8 +361,7 @@ impl LogReader {
         match usize::try_from(back).ok().and_then(|back| self.start.checked_sub(back)) {
             Some(start) => self.start = start,
             None => {
-                self.buffer.clear();
-                self.start = 0;
+                (self.start, self.filled) = (0, 0);
             }
         }
         self.position = position;
@@ -375,25 +374,29 @@ impl LogReader {
         if have >= wanted {
             return Ok(true);
         }
-        self.buffer.drain(..self.start.min(self.buffer.len()));
-        self.start = 0;
+        self.buffer.copy_within(self.start..self.filled, 0);
+        (self.start, self.filled) = (0, have);
         let have_bytes = u64::try_from(have).unwrap_or(u64::MAX);
         let missing = self.left().saturating_sub(have_bytes);
         let missing = usize::try_from(missing).unwrap_or(usize::MAX);
         let read = wanted.saturating_sub(have).max(CHUNK_LEN).min(missing);
         if self.buffer.capacity() > BUFFER_KEPT_BYTES && wanted <= CHUNK_LEN {
+            self.buffer.truncate(have.max(CHUNK_LEN));
             self.buffer.shrink_to(CHUNK_LEN);
         }
         let target = have.saturating_add(read);
-        if self.buffer.try_reserve(read).is_err() {
-            let error = std::io::Error::from(std::io::ErrorKind::OutOfMemory);
-            return Err(Error::io("read", &self.path, error));
+        if let Some(more) = target.checked_sub(self.buffer.len()) {
+            if self.buffer.try_reserve(more).is_err() {
+                let error = std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+                return Err(Error::io("read", &self.path, error));
+            }
+            self.buffer.resize(target, 0);
         }
-        self.buffer.resize(target, 0);
-        let into = self.buffer.get_mut(have..).unwrap_or_default();
+        let into = self.buffer.get_mut(have..target).unwrap_or_default();
         self.file
             .read_exact_at(self.position.saturating_add(have_bytes), into)
             .map_err(|error| Error::io("read", &self.path, error))?;
+        self.filled = target;
         Ok(target >= wanted)
     }
 }

@@ -1,13 +1,16 @@
 //! Opens with so much in the log that its tables are written by two threads.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use esker::vfs::{CallKind, CrashMode, Fault, FaultVfs, Vfs};
+use esker::vfs::{CallKind, CountingVfs, CrashMode, Fault, FaultVfs, Vfs};
 use esker::{Background, Db, Options};
+use esker_testkit::within;
 
 use crate::support::{Content, Rig, assert_sound, content, key, value};
 
 const KEYS: u64 = 20_000;
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// A disk with a log of some megabytes, most keys in two versions and some deleted, and what it holds.
 fn killed() -> (Rig, Content) {
@@ -78,4 +81,53 @@ fn a_table_of_two_that_fails() {
         assert!(content(&db).unwrap() == expected, "after append {nth} failed");
         assert_sound(&db);
     }
+}
+
+/// The log that was replayed goes: at the open, or, where there are threads, by one of them. Mutation: `set_leftovers` left out.
+#[test]
+fn the_replayed_log_is_removed() {
+    let (rig, expected) = killed();
+    for threads in [0, 2] {
+        let rig = rig.copied();
+        let db = match threads {
+            0 => rig.open_inline(&Options::new()).unwrap(),
+            _ => rig.open_threads(&Options::new(), threads).unwrap(),
+        };
+        within(MINUTE, "the old log is removed", || {
+            while rig.names(".wal").len() > 1 {
+                assert_ne!(threads, 0, "nobody else removes it");
+                std::thread::yield_now();
+            }
+        });
+        assert_eq!((rig.names(".wal").len(), db.stats().obsolete_files), (1, 0));
+        // One that was not yet removed when the process died is of no use to the next open.
+        let again = rig.crashed(CrashMode::Keep).open_inline(&Options::new()).unwrap();
+        assert!(content(&again).unwrap() == expected, "with {threads} threads");
+    }
+}
+
+/// An open makes as many calls for many tables as for one: tables are opened when something is looked for in them.
+#[test]
+fn an_open_opens_no_table() {
+    let calls = [1, 60].map(|tables| {
+        let rig = Rig::new();
+        let options = Options::new().l0_trigger(64);
+        let db = rig.open_inline(&options).unwrap();
+        for number in 0..tables {
+            db.put(key(number), value(number, 10)).unwrap();
+            db.flush().unwrap();
+        }
+        assert_eq!(db.stats().levels[0].tables, tables);
+        db.close().unwrap();
+        let vfs = CountingVfs::new(Arc::new(rig.order.clone()));
+        let db = Db::open_with("/db", options.clone(), rig.components_on(Arc::new(vfs.clone()), &options))
+            .unwrap();
+        let at_open = vfs.counts();
+        for _ in 0..2 {
+            assert_eq!(db.get(key(0_u64)).unwrap().unwrap(), value(0_u64, 10));
+            assert_eq!(vfs.counts().opens() - at_open.opens(), 1, "only the table with the key");
+        }
+        at_open.total_calls()
+    });
+    assert_eq!(calls[0], calls[1]);
 }
