@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// # Handles
 ///
 /// Handles are cheap to clone, and may be used from many threads. The database is closed when the last handle,
-/// snapshot, cursor and iterator is dropped, or by [`close`](Db::close).
+/// snapshot, cursor, iterator and [`Commit`](crate::Commit) is dropped, or by [`close`](Db::close).
 ///
 /// # Limits
 ///
@@ -65,7 +65,8 @@ pub struct Db {
 }
 
 impl Db {
-    /// Opens the database in the directory `path` with [`Options::default`], creating it when it is missing.
+    /// Opens the database in the directory `path` with [`Options::default`], creating it, and the directories above it,
+    /// when it is missing.
     ///
     /// # Errors
     ///
@@ -74,21 +75,23 @@ impl Db {
         Options::new().open(path)
     }
 
-    /// Opens the database in the directory `path`, on the given components.
+    /// Opens the database in the directory `path`, on the given components. An open writes to the directory, so it needs
+    /// the right to. Files in it whose names are none of Esker's are left alone.
     ///
     /// # Errors
     ///
-    /// [`Locked`](crate::ErrorKind::Locked) when it is open elsewhere; `InvalidArgument` for an option beyond its
-    /// limits, a path that is a file, and a database that is missing or there against the options; `Corruption`, with
-    /// file and offset, when what was promised can't be read; `UnsupportedFormat` for a newer format; `Io`; `NoSpace` when
-    /// there is no room for a new log, or for the tables that the old one is written to. Nothing that an earlier open
-    /// could read is lost by a failed one.
+    /// [`Locked`](crate::ErrorKind::Locked) when it is open already, here or in another process; `InvalidArgument` for an
+    /// option beyond its limits, a path that is a file, and a database that is missing or there against the options;
+    /// `Corruption`, with file and offset, when what was promised can't be read; `UnsupportedFormat` for a newer format;
+    /// `Io`; `NoSpace` when there is no room for a new log, or for the tables that the old one is written to. Nothing that
+    /// an earlier open could read is lost by a failed one.
     pub fn open_with(path: impl AsRef<Path>, options: Options, components: Components) -> Result<Db> {
         let core = Core::open(path.as_ref().to_path_buf(), options, components)?;
         Ok(Db { handle: Arc::new(Handle(core)) })
     }
 
-    /// A new database on a memory file system of its own: the same engine, gone when it is dropped.
+    /// A new database on a memory file system of its own: the same engine, gone when it is dropped. So is a
+    /// [`checkpoint`](Self::checkpoint) of it, which is made there too.
     ///
     /// # Errors
     ///
@@ -160,16 +163,20 @@ impl Db {
     /// The entries whose keys lie in `range`, ascending; [`rev`](Iterator::rev) for descending. An inverted range is
     /// empty. The iterator shows the present moment, whatever is written later.
     ///
-    /// The bounds are values of one type: `&str`, `&[u8]`, `Vec<u8>`, `String`. Where the compiler can't tell which, say it:
+    /// The bounds are values of one type: `&str`, `&[u8]`, `Vec<u8>`, `String`. Literals like `b"a"` are arrays: write
+    /// `&b"a"[..]`, or `"a"`. Where the compiler can't tell which type it is, say it:
     ///
     /// ```
     /// # let db = esker::Db::in_memory()?;
     /// # for key in ["a", "b", "c"] { db.put(key, "")?; }
     /// assert_eq!(db.range("a".."c").count(), 2);
+    /// assert_eq!(db.range(&b"a"[..]..&b"c"[..]).count(), 2);
     /// let first = String::from("b");
     /// assert_eq!(db.range(first.as_str()..).count(), 2);
     /// assert_eq!(db.range::<String, _>(&first..).count(), 2);        // references to bounds
     /// assert_eq!(db.range::<&[u8], _>(..).count(), 3);               // no bounds; or `iter`
+    /// let behind = (std::ops::Bound::Excluded("a"), std::ops::Bound::Unbounded);
+    /// assert_eq!(db.range::<&str, _>(behind).count(), 2);
     /// # Ok::<(), esker::Error>(())
     /// ```
     pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, range: R) -> DbIterator {
@@ -342,7 +349,7 @@ impl Db {
     /// Makes a second database in the directory `path`, with all that was written before the call: a backup that costs
     /// little, since it shares the table files with this one by hard links, and that may be opened beside it, written to,
     /// moved or removed. Where links are refused, as on another file system, the tables are copied. Flushes what is in
-    /// memory; reads and writes go on meanwhile.
+    /// memory; reads and writes go on meanwhile. Directories above `path` that are missing are made.
     ///
     /// When it returns, the copy is durable. Until then it does not open as a database that holds anything: its `CURRENT`
     /// comes last. After a crash, remove what is left of it.
