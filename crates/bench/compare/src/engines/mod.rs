@@ -1,4 +1,4 @@
-//! The engines: one file each, behind a feature each (RocksDB and LevelDB are in `ffi.rs`), and [`with_engine`], which
+//! The engines: one file each, behind a feature each (RocksDB and LevelDB are in `ffi`), and [`with_engine`], which
 //! turns a name into a type.
 
 mod esker;
