@@ -32,6 +32,14 @@ fn killed() -> (Rig, Content) {
     (killed, expected)
 }
 
+/// The database, with so many background threads.
+fn opened(rig: &Rig, threads: usize) -> Db {
+    match threads {
+        0 => rig.open_inline(&Options::new()).unwrap(),
+        _ => rig.open_threads(&Options::new(), threads).unwrap(),
+    }
+}
+
 /// What was in the log is in two tables, each with half of the keys; without threads it is in one. Mutation: the halves
 /// cut in the middle of a key's versions.
 #[test]
@@ -39,10 +47,7 @@ fn a_long_log_becomes_two_tables() {
     let (rig, expected) = killed();
     for threads in [0, 2] {
         let rig = rig.copied();
-        let db = match threads {
-            0 => rig.open_inline(&Options::new()).unwrap(),
-            _ => rig.open_threads(&Options::new(), threads).unwrap(),
-        };
+        let db = opened(&rig, threads);
         assert_eq!(db.stats().levels[0].tables as usize, threads.max(1), "with {threads} threads");
         assert!(content(&db).unwrap() == expected, "with {threads} threads");
         assert_sound(&db);
@@ -89,10 +94,7 @@ fn the_replayed_log_is_removed() {
     let (rig, expected) = killed();
     for threads in [0, 2] {
         let rig = rig.copied();
-        let db = match threads {
-            0 => rig.open_inline(&Options::new()).unwrap(),
-            _ => rig.open_threads(&Options::new(), threads).unwrap(),
-        };
+        let db = opened(&rig, threads);
         within(MINUTE, "the old log is removed", || {
             while rig.names(".wal").len() > 1 {
                 assert_ne!(threads, 0, "nobody else removes it");
