@@ -113,7 +113,8 @@ fn the_replayed_log_is_removed() {
 fn an_open_opens_no_table() {
     let calls = [1, 60].map(|tables| {
         let rig = Rig::new();
-        let options = Options::new().l0_trigger(64);
+        // No thread that makes calls of its own beside the open.
+        let options = Options::new().l0_trigger(64).background(Background::Inline);
         let db = rig.open_inline(&options).unwrap();
         for number in 0..tables {
             db.put(key(number), value(number, 10)).unwrap();
